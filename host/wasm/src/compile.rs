@@ -16,7 +16,8 @@ use crate::budget::too_slow;
 use crate::compiler::{CompileJob, CompiledCode, CompiledIn, Compiler, NotCompiled};
 use crate::failure::{caller_exhausted, host_exhausted, status};
 use crate::file::ModuleFile;
-use crate::permits::MOST_COMPILATIONS;
+use crate::permits::{MOST_COMPILATIONS, compilations};
+use crate::processor_time::LEAST_SHARE;
 use crate::shared::EngineShared;
 
 /// Compiles a validated module.
@@ -133,6 +134,7 @@ fn compile_within(
         caller_exhausted(format!("expected one of {MOST_COMPILATIONS} places to compile in within {limit:?}, found them taken by other modules"))
     })?;
     let permit = Arc::new(permit);
+    let at_first = compilations();
     let (sender, receiver) = mpsc::sync_channel(1);
     let (engine, wasm) = (shared.engine.clone(), file.shared_bytes());
     let message_bytes = message_bytes(shared);
@@ -155,6 +157,14 @@ fn compile_within(
         Ok(compiled) => compiled,
         Err(RecvTimeoutError::Timeout) => {
             permit.abandon();
+            let most = at_first.max(compilations());
+            if most > LEAST_SHARE {
+                return Err(status!(
+                    DeadlineExceeded,
+                    Caller,
+                    "the module was not compiled within {limit:?} (`compile_time_ms`): {most} modules were compiled in this process at one time"
+                ));
+            }
             Err(too_slow(limit))
         }
         Err(RecvTimeoutError::Disconnected) => Err(Status::internal(

@@ -4,7 +4,7 @@
 //! modules that take very long do not keep others from loading. The number of such compilations is
 //! limited.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ pub(crate) const MOST_COMPILATIONS: usize = 8;
 
 /// The compilations past their time that may go on without a permit.
 const MOST_ABANDONED: usize = 8;
+
+/// The compilations of all engines that go on, with and without a permit.
+static COMPILATIONS: AtomicU32 = AtomicU32::new(0);
 
 /// The permits of an engine.
 #[derive(Debug, Default)]
@@ -47,6 +50,7 @@ impl CompilePermits {
             .unwrap_or_else(PoisonError::into_inner);
         (!waited.timed_out()).then(|| {
             running.permitted += 1;
+            COMPILATIONS.fetch_add(1, Ordering::Relaxed);
             CompilePermit {
                 permits: Arc::clone(self),
                 is_abandoned: AtomicBool::new(false),
@@ -57,6 +61,11 @@ impl CompilePermits {
     fn locked(&self) -> MutexGuard<'_, Running> {
         locked(&self.running)
     }
+}
+
+/// The number of compilations that go on in this process.
+pub(crate) fn compilations() -> u32 {
+    COMPILATIONS.load(Ordering::Relaxed)
 }
 
 impl CompilePermit {
@@ -75,6 +84,7 @@ impl CompilePermit {
 
 impl Drop for CompilePermit {
     fn drop(&mut self) {
+        COMPILATIONS.fetch_sub(1, Ordering::Relaxed);
         let mut running = self.permits.locked();
         if *self.is_abandoned.get_mut() {
             running.abandoned -= 1;

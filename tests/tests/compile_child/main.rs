@@ -21,8 +21,8 @@ use callbox_tests::worker::{COMPILER, HOSTILE, PROBES, TALKATIVE, WORKER};
 use rustix::process::Signal;
 
 mod beside;
-mod inherited;
 mod limits;
+mod processes;
 #[path = "../workers/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod workers;

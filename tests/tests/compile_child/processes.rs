@@ -1,16 +1,18 @@
-//! What a child inherits from a process: a real-time policy, and a limit on processor time.
+//! Processes that compile with a real-time policy, a limit on processor time, or without children.
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 
-use callbox::policy::Limits;
+use callbox::policy::{CompileIn, Limits, Policy};
+use callbox::wasm::{Config, Engine};
 use callbox::{Blame, StatusCode};
 
 use super::workers::{children, facts};
 use super::{SECOND, call, compiler, engine, healthy, limits, refused, slow};
 
 /// The environment variable with the scene that a child process plays.
-const SCENE: &str = "CALLBOX_TEST_INHERITED";
+const SCENE: &str = "CALLBOX_TEST_COMPILING";
 
 /// What a process says that plays a scene, started by these words before its own.
 fn said(words: &[&str], scene: &str) -> Result<String, String> {
@@ -18,7 +20,7 @@ fn said(words: &[&str], scene: &str) -> Result<String, String> {
     let output = Command::new(words[0])
         .args(&words[1..])
         .arg(own)
-        .args(["--exact", "inherited::the_scene", "--nocapture"])
+        .args(["--exact", "processes::the_scene", "--nocapture"])
         .env(SCENE, scene)
         .output()
         .unwrap();
@@ -34,6 +36,7 @@ fn the_scene() {
     let said = match std::env::var(SCENE).as_deref() {
         Ok("policy") => policies(),
         Ok("time") => long_compilation(),
+        Ok("crowd") => crowd(),
         _ => return,
     };
     println!("said: {said}");
@@ -73,6 +76,33 @@ fn long_compilation() -> String {
     status.message().to_owned()
 }
 
+/// Whom an engine without a compiler blames for a module that takes long, alone and in a crowd.
+fn crowd() -> String {
+    let engine = Engine::with_config(Config {
+        policy: Policy {
+            limits: Limits {
+                compile_time: Some(SECOND / 4),
+                ..limits()
+            },
+            compile: CompileIn::ThisProcess,
+            ..Policy::default()
+        },
+        ..Config::default()
+    })
+    .unwrap();
+    let blame = &|number| {
+        let status = refused(&engine, &slow(number));
+        assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+        status.blame()
+    };
+    let alone = blame(0);
+    let crowd = thread::scope(|scope| {
+        let loads = Vec::from_iter((1..6).map(|number| scope.spawn(move || blame(number))));
+        Vec::from_iter(loads.into_iter().map(|load| load.join().unwrap()))
+    });
+    format!("{alone:?} {crowd:?}")
+}
+
 /// Its priority could not be lowered, and it would keep the process from the processors.
 #[test]
 #[allow(
@@ -101,4 +131,11 @@ fn a_limit_of_the_process_on_processor_time_is_not_the_modules_fault() {
             "expected the module to compile in 2s of processor time (RLIMIT_CPU), found that it takes more"
         );
     }
+}
+
+/// The processors of this process were not its own.
+#[test]
+fn a_module_is_not_blamed_for_a_crowd_in_this_process() {
+    let said = said(&["env"], "crowd").unwrap();
+    assert_eq!(said, "Guest [Caller, Caller, Caller, Caller, Caller]");
 }
