@@ -147,12 +147,21 @@ impl Discarder {
         locked(&self.progress.counts).done
     }
 
+    /// The number of instances that will have been taken back once those are freed that are being
+    /// taken back now. `None` if there are none.
+    pub(crate) fn done_with_all(&self) -> Option<u64> {
+        let counts = locked(&self.progress.counts);
+        let freeing = counts.freeing() as u64;
+        (freeing > 0).then(|| counts.done + freeing)
+    }
+
     /// Waits until all instances are freed that are being taken back now, at most until `deadline`
     /// or until the caller cancels.
     pub(crate) fn wait_for_all(&self, deadline: Instant, cancel: Option<&CancelToken>) {
-        let counts = locked(&self.progress.counts);
-        let (mut done, all) = (counts.done, counts.done + counts.freeing() as u64);
-        drop(counts);
+        let Some(all) = self.done_with_all() else {
+            return;
+        };
+        let mut done = self.done();
         while done < all && self.wait_for_freed(done, deadline, cancel) {
             done = self.done();
         }

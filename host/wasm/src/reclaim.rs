@@ -36,10 +36,27 @@ fn engines() -> Vec<Arc<EngineShared>> {
     engines.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Waits until an engine has taken an instance back, at most until `end`. Returns false if none is
-/// being taken back.
-pub(crate) fn wait_for_freed(end: Instant, cancel: Option<&CancelToken>) -> bool {
-    wait(&engines(), end, cancel)
+/// The instances that are being taken back at one time: those that follow could keep a caller
+/// waiting for ever.
+pub(crate) struct Freeing(Vec<(Arc<EngineShared>, u64)>);
+
+impl Freeing {
+    pub(crate) fn now() -> Self {
+        let freeing = engines().into_iter().filter_map(|engine| {
+            let all = engine.discarder.done_with_all()?;
+            Some((engine, all))
+        });
+        Self(freeing.collect())
+    }
+
+    /// Waits until one of them, or another instance of its engine, was taken back, at most until
+    /// `end`. Returns false if all are.
+    pub(crate) fn wait(&self, end: Instant, cancel: Option<&CancelToken>) -> bool {
+        self.0.iter().any(|(engine, all)| {
+            let done = engine.discarder.done();
+            done < *all && engine.discarder.wait_for_freed(done, end, cancel)
+        })
+    }
 }
 
 fn wait(engines: &[Arc<EngineShared>], end: Instant, cancel: Option<&CancelToken>) -> bool {

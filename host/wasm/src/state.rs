@@ -20,7 +20,7 @@ use crate::instance::Begun;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::log::GuestLog;
 use crate::quota::Share;
-use crate::reclaim;
+use crate::reclaim::Freeing;
 use crate::shared::EngineShared;
 use crate::stop::Lease;
 use crate::trap::lacks_memory;
@@ -343,8 +343,8 @@ impl GuestState {
     }
 
     /// Claims address space. Where too little is left, waits for instances whose memory is being
-    /// freed, for at most half of the time that is left: others may take what becomes free, and the
-    /// guest may do without.
+    /// freed by then, for at most half of the time that is left: others may take what becomes free,
+    /// and the guest may do without.
     ///
     /// # Errors
     /// The interruption, if the call is stopped while it waits.
@@ -356,23 +356,24 @@ impl GuestState {
         self.room.is_mapped();
         let shared = &self.shared;
         let deadline = self.interrupt.instant();
-        let mut until = None;
+        let mut waiting: Option<(Freeing, Instant)> = None;
         loop {
-            let freed = shared.discarder.done();
             let outcome = claim(&shared.address_space);
             if outcome.is_ok() || self.share.is_at_once() {
                 return Ok(outcome);
             }
             let cancel = self.interrupt.token();
-            let now = Instant::now();
-            let left = || deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
-            let patience = || left().unwrap_or(DELETION).min(DELETION);
-            let until = *until.get_or_insert_with(|| now + patience());
-            let is_freed = now < until
-                && (shared
-                    .discarder
-                    .wait_for_freed(freed, until, cancel.as_ref())
-                    || reclaim::wait_for_freed(until, cancel.as_ref()));
+            let is_freed = match &waiting {
+                Some((freeing, until)) => freeing.wait(*until, cancel.as_ref()),
+                None => {
+                    let now = Instant::now();
+                    let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
+                    let patience = left.unwrap_or(DELETION).min(DELETION);
+                    waiting = Some((Freeing::now(), now + patience));
+                    // Some may have been freed since.
+                    true
+                }
+            };
             self.interrupt.check()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Deadline);
