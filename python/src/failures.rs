@@ -10,7 +10,7 @@ use callbox::Status;
 use pyo3::prelude::*;
 
 use crate::error::raised;
-use crate::registry;
+use crate::{fork, registry};
 
 /// The maximum number of failures. The oldest are dropped.
 const MOST: usize = 64;
@@ -26,6 +26,7 @@ struct Failure {
 
 /// Keeps a failure of a target, given by the key of its module and its name.
 pub(crate) fn note(status: &Status, of: Option<(String, String)>) {
+    let _forks_later = fork::not_now();
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.len() == MOST {
         last.pop_front();

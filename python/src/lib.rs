@@ -16,6 +16,7 @@ mod error;
 mod exit;
 mod failures;
 mod files;
+mod fork;
 mod host;
 mod idle;
 mod interpreter;
@@ -82,6 +83,7 @@ mod _callbox {
             "FFI_TARGET_COMMAND_BUFFER",
             super::xla::TARGET_COMMAND_BUFFER,
         )?;
+        super::fork::register(module)?;
         let end = pyo3::wrap_pyfunction!(super::exit::end, module)?;
         module
             .py()

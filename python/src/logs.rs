@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use callbox::policy::LogLevel;
 use callbox::wasm::LogRecord;
 
+use crate::fork;
+
 /// The maximum number of messages. The oldest are dropped.
 const MOST: usize = 1024;
 
@@ -15,6 +17,7 @@ pub(crate) struct Logs(Mutex<VecDeque<(LogLevel, String)>>);
 
 impl Logs {
     pub(crate) fn push(&self, record: &LogRecord<'_>) {
+        let _forks_later = fork::not_now();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == MOST {
             kept.pop_front();

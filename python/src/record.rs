@@ -20,6 +20,7 @@ use pyo3::types::PyTuple;
 
 use crate::buffers::RawArrays;
 use crate::exit::argument;
+use crate::fork;
 use crate::host::HostCore;
 use crate::stack::on_enough;
 
@@ -85,7 +86,10 @@ fn begin_recorded<'a>(
     options: &CallOptions,
     arrays: &RawArrays<'_>,
 ) -> Option<Begun<'a>> {
-    let recorder = current().clone()?;
+    let recorder = {
+        let _forks_later = fork::not_now();
+        current().clone()?
+    };
     let number = recorder.calls.fetch_add(1, Ordering::Relaxed) + 1;
     let operands = (0..arrays.operands()).map(|operand| {
         let mut bytes = zeroed(arrays.operand_size(operand))?;
@@ -114,6 +118,7 @@ impl Begun<'_> {
         if failure.is_none() && !self.is_nth {
             return;
         }
+        let _forks_later = fork::not_now();
         let results = (0..arrays.results()).map(|result| arrays.result_bytes(result));
         let outcome = match failure {
             Some(status) => Ok(Err(StatusRecord::from(status))),

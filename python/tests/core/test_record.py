@@ -219,3 +219,45 @@ def test_concurrent_calls_are_recorded_one_after_the_other(guests, tmp_path):
     program = [sys.executable, "-c", CONCURRENT, guests / "add_n.wasm", tmp_path / "capsules"]
     ran = subprocess.run(program, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "8\n"), ran.stderr
+
+
+_FORKS = """
+import os, signal, sys, threading
+import numpy as np
+import callbox
+
+policy = {"grants": {"log": "trace"}}
+host = callbox.Host(policy=policy)
+kernels = host.load(sys.argv[1])
+x = np.zeros(1 << 16, np.float32)
+is_over = False
+
+def record():
+    while not is_over:
+        kernels.add_n(x, n=1.0)
+
+with callbox.record(sys.argv[2], every=1):
+    threads = [threading.Thread(target=record) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(12):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            kernels.add_n(x + number, n=1.0)
+            host.take_logs()
+            os._exit(0)
+        ended = os.waitpid(child, 0)[1]
+        if ended:
+            print(number, ended)
+            break
+    is_over = True
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+def test_a_forked_child_waits_for_no_thread_that_records(guests, tmp_path):
+    """It does not have that thread."""
+    arguments = [sys.executable, "-W", "ignore", "-c", _FORKS, guests / "add_n.wasm", tmp_path / "capsules"]
+    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr[-2000:]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Child;
+use std::process::{self, Child};
 use std::time::Duration;
 
 use callbox_wasm::processor_time;
@@ -42,6 +42,9 @@ fn least_time(used: &[Duration]) -> Option<Duration> {
     reason = "`/proc` is the kernel's interface to processes, and this one is a child"
 )]
 pub(super) fn thread_times(child: &Child) -> Option<(ThreadTimes, usize)> {
+    if !shows_children() {
+        return None;
+    }
     let threads = fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
     let mut ready = 0;
     let times = threads.map(|thread| {
@@ -77,7 +80,14 @@ pub(super) fn machine_file(name: &str) -> Option<String> {
 }
 
 pub(super) fn proc_file(process: u32, name: &str) -> Option<String> {
-    machine_file(&format!("{process}/{name}"))
+    shows_children().then(|| machine_file(&format!("{process}/{name}")))?
+}
+
+/// Whether `/proc` numbers processes as this one does. In another PID namespace, the number of a
+/// child is that of another process.
+fn shows_children() -> bool {
+    let own = fs::read_link("/proc/self");
+    own.is_ok_and(|own| own.as_os_str() == process::id().to_string().as_str())
 }
 
 #[cfg(test)]

@@ -108,8 +108,8 @@ fn end_first() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// Has an `RLIMIT_CPU` end this process with SIGXCPU. Where the hard limit is the same, it would end
-/// with SIGKILL, which may have other reasons.
+/// Has an `RLIMIT_CPU` end this process with SIGXCPU. Where the hard limit is the same, it would
+/// end with SIGKILL, which may have other reasons.
 fn end_by_signal_of_time() -> Result<()> {
     let now = rustix::process::getrlimit(Resource::Cpu);
     let below = now.maximum.map(|most| most.saturating_sub(1).max(1));
