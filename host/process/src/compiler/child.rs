@@ -402,11 +402,12 @@ impl CompilerChild {
 
     /// Lowers the priority of all threads. The child leads a group of its own, and may have ended.
     fn lower_priority(&self) {
-        // Children begin with the priority of this process.
-        let own = getpriority_process(None).unwrap_or(0);
-        if let Some(child) = self.child.as_ref().and_then(pid) {
-            let _ = setpriority_pgrp(Some(child), (own + LOWER).min(19));
-        }
+        let Some(child) = self.child.as_ref().and_then(pid) else {
+            return;
+        };
+        // Threads of this process may have a higher one than that which starts children.
+        let first = getpriority_process(Some(child)).unwrap_or(0);
+        let _ = setpriority_pgrp(Some(child), (first + LOWER).min(19));
     }
 
     /// The status of a job whose child was lost, other than by its deadline.
