@@ -10,7 +10,7 @@ use callbox::process::CompilerProcess;
 use callbox::wasm::{Config, Engine};
 use callbox::{Blame, StatusCode};
 
-use super::workers::{children, facts};
+use super::workers::{alone, children, facts};
 use super::{SECOND, after, call, compiler, engine, healthy, limits, refused, slow};
 
 /// The environment variable with the scene that a child process plays.
@@ -18,6 +18,8 @@ const SCENE: &str = "CALLBOX_TEST_COMPILING";
 
 /// What a process says that plays a scene, started by these words before its own.
 fn said(words: &[&str], scene: &str) -> Result<String, String> {
+    // Other tests kill the children of this process.
+    let _alone = alone();
     let own = fs::read_link("/proc/self/exe").unwrap();
     let output = Command::new(words[0])
         .args(&words[1..])
