@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 
 use callbox_core::call::processors;
 use callbox_core::locks::locked;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::child::START;
 use crate::config::Worker;
@@ -38,9 +39,11 @@ struct Start(Descriptors, Sender<io::Result<Child>>);
 /// Whether this process can end a worker. A process that gave up root cannot end those that it
 /// started before.
 pub(crate) fn can_end(worker: &Child) -> bool {
-    let number = i32::try_from(worker.id()).ok();
-    let process = number.and_then(rustix::process::Pid::from_raw);
-    process.is_some_and(|process| rustix::process::test_kill_process(process).is_ok())
+    pid(worker).is_some_and(|process| test_kill_process(process).is_ok())
+}
+
+pub(crate) fn pid(worker: &Child) -> Option<Pid> {
+    i32::try_from(worker.id()).ok().and_then(Pid::from_raw)
 }
 
 /// What the end of a spawner waits for.

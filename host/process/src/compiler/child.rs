@@ -11,7 +11,7 @@ use callbox_core::untrusted_text::clean_message;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
 use callbox_wasm::{Code, CompileJob, CompilerSettings};
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::{Pid, Signal, getpriority_process, setpriority_pgrp};
+use rustix::process::{Signal, getpriority_process, setpriority_pgrp};
 
 use super::children::Kept;
 use super::failures::{killed, no_memory, processor_time_limit, too_long, unavailable, violation};
@@ -23,7 +23,7 @@ use crate::buffers::Buffers;
 use crate::child::{CONTEXT, END, START};
 use crate::exchange::{Closer, Exchange, Loss, Patience};
 use crate::message::{Reply, Request, decode, encode};
-use crate::spawner::{Descriptors, Spawner, can_end};
+use crate::spawner::{Descriptors, Spawner, can_end, pid};
 
 /// The bytes of a reply beyond the text of its status.
 const REPLY: usize = 64 << 10;
@@ -478,8 +478,4 @@ impl Drop for CompilerChild {
 /// How long past its time a job may wait for a process that has not run yet.
 fn grace(job: &CompileJob<'_>) -> Duration {
     job.time.unwrap_or_default().min(START)
-}
-
-fn pid(child: &Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
