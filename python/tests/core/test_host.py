@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -133,3 +136,43 @@ def test_a_limit_of_the_policy_holds(guests):
 def test_a_guest_may_have_a_large_stack(guests):
     host = callbox.Host(policy={"limits": {"stack_bytes": 4 << 20}})
     assert host.load(guests / "add_n.wasm").add_n(np.ones(3, np.float32), n=1.0).tolist() == [2, 2, 2]
+
+
+_LOGS = """
+import os, signal, sys, threading
+import numpy as np
+import callbox
+
+host = callbox.Host(policy={"grants": {"log": "trace"}})
+kernels = host.load(sys.argv[1])
+x = np.zeros(4, np.float32)
+is_over = False
+
+def log():
+    while not is_over:
+        kernels.log_flood(x, result_shape_dtypes=x)
+
+threads = [threading.Thread(target=log) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for number in range(30):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        kernels.log_flood(x, result_shape_dtypes=x)
+        host.take_logs()
+        os._exit(0)
+    ended = os.waitpid(child, 0)[1]
+    if ended:
+        print(number, ended)
+        break
+is_over = True
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+def test_a_forked_child_waits_for_no_thread_that_logs(guests):
+    """It does not have that thread."""
+    arguments = [sys.executable, "-W", "ignore", "-c", _LOGS, guests / "faults.wasm"]
+    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr[-2000:]

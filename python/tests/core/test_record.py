@@ -226,8 +226,7 @@ import os, signal, sys, threading
 import numpy as np
 import callbox
 
-policy = {"grants": {"log": "trace"}}
-host = callbox.Host(policy=policy)
+host = callbox.Host()
 kernels = host.load(sys.argv[1])
 x = np.zeros(1 << 16, np.float32)
 is_over = False
@@ -245,7 +244,6 @@ with callbox.record(sys.argv[2], every=1):
         if child == 0:
             signal.alarm(30)
             kernels.add_n(x + number, n=1.0)
-            host.take_logs()
             os._exit(0)
         ended = os.waitpid(child, 0)[1]
         if ended:
