@@ -1,7 +1,8 @@
 //! Keeps locks from being held by a thread that a forked child does not have.
 //!
 //! Python forks on a thread with the GIL. Threads that run a guest have none, and may hold a lock
-//! at that moment. Those that log, record or note a failure say so first, and a fork waits for them.
+//! at that moment. Those that log, record or note a failure say so first, and a fork waits for
+//! them.
 //!
 //! A thread with the GIL must not say so: it would wait for a fork that waits for the GIL. What is
 //! done until the word is dropped must need neither the GIL nor another such word.
