@@ -57,11 +57,26 @@ fn check_what_stays(report: &Value) {
 
 #[test]
 fn ten_seconds_of_everything() {
-    let arguments = ["--seconds", "10", "--threads", "3", "--seed", "5"];
+    let lacks = lacking("10");
+    if !lacks.is_empty() {
+        // A busy machine does less in that time.
+        let lacks = lacking("60");
+        assert!(lacks.is_empty(), "expected {lacks:?} within a minute");
+    }
+}
+
+/// Checks a soak of some seconds, and returns the outcomes that did not occur.
+fn lacking(seconds: &str) -> Vec<&'static str> {
+    let arguments = ["--seconds", seconds, "--threads", "3", "--seed", "5"];
     let (output, report) = soak("soak", &arguments);
     assert_eq!(report["problems"], serde_json::json!([]), "{output:?}");
     check_what_stays(&report);
-    for outcome in [
+    // The time is too short to judge memory; the other measures are judged.
+    assert!(
+        output.status.code().is_some_and(|code| code < 2),
+        "{output:?}"
+    );
+    let outcomes = [
         "healthy",
         "called back",
         "failed",
@@ -72,17 +87,9 @@ fn ten_seconds_of_everything() {
         "healthy cases",
         "executables made",
         "engines made",
-    ] {
-        assert!(
-            count(&report, outcome) > 0,
-            "expected {outcome} in {report:#}"
-        );
-    }
-    // Ten seconds are too short to judge memory; the other measures are judged.
-    assert!(
-        output.status.code().is_some_and(|code| code < 2),
-        "{output:?}"
-    );
+    ];
+    let lacks = |outcome: &&str| count(&report, outcome) == 0;
+    outcomes.into_iter().filter(lacks).collect()
 }
 
 #[test]

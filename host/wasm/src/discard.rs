@@ -23,8 +23,8 @@ pub(crate) const LARGE: usize = 8 << 20;
 /// deleters, so that a guest cannot pile up instances by deleters that run on.
 const MOST_DELETERS: usize = 16;
 
-/// The time that a call without room for an instance waits for deleters before it stops them.
-/// Others may take the place that becomes free, so that a call may wait many times.
+/// The time that a call without room for an instance waits for a deleter that runs before it stops
+/// all. Others may take the place that becomes free, so that a call may wait many times.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The interval at which a call that waits for room checks its cancel token.
@@ -64,6 +64,22 @@ impl Drop for Helping {
     }
 }
 
+/// Marks the time of deleters that run.
+struct Deleting<'a>(&'a Progress);
+
+impl<'a> Deleting<'a> {
+    fn begin(progress: &'a Progress) -> Self {
+        locked(&progress.counts).deleting = Some(Instant::now());
+        Self(progress)
+    }
+}
+
+impl Drop for Deleting<'_> {
+    fn drop(&mut self) {
+        locked(&self.0.counts).deleting = None;
+    }
+}
+
 /// One thread and its queue, which the limits on instances bound.
 struct Lane {
     name: &'static str,
@@ -85,6 +101,8 @@ struct Counts {
     done: u64,
     /// The calls that wait for an instance.
     calls: usize,
+    /// When the deleters began that run.
+    deleting: Option<Instant>,
 }
 
 impl Counts {
@@ -119,8 +137,12 @@ impl Discarder {
             return self.free(deleters);
         }
         let token = locked(&self.hurry).clone();
-        self.deleters
-            .enqueue(&self.progress, Box::new(move || deleters(token)));
+        let progress = Arc::clone(&self.progress);
+        let job = move || {
+            let _deleting = Deleting::begin(&progress);
+            deleters(token);
+        };
+        self.deleters.enqueue(&self.progress, Box::new(job));
     }
 
     /// Leaks the queues in a forked child, where another thread may have held their locks.
@@ -192,8 +214,9 @@ impl Discarder {
         cancel: Option<&CancelToken>,
     ) -> bool {
         let _waiting = self.progress.call_waits();
-        let left = deadline.saturating_duration_since(Instant::now());
-        let mut hurry_at = Some(Instant::now() + PATIENCE.min(left / 2));
+        let begun = Instant::now();
+        let patience = PATIENCE.min(deadline.saturating_duration_since(begun) / 2);
+        let mut has_hurried = false;
         loop {
             let now = Instant::now();
             let is_waiting = self
@@ -206,8 +229,11 @@ impl Discarder {
             if is_cancelled || Instant::now() >= deadline {
                 return false;
             }
-            if hurry_at.is_some_and(|at| Instant::now() >= at) {
-                hurry_at = None;
+            // On a busy machine the thread may not have begun.
+            let deleting = locked(&self.progress.counts).deleting;
+            let runs_on = deleting.is_some_and(|at| at.max(begun).elapsed() >= patience);
+            if runs_on && !has_hurried {
+                has_hurried = true;
                 self.hurry();
             }
         }

@@ -224,6 +224,26 @@ fn a_start_that_loops_is_stopped() {
     assert_eq!(status.blame(), Blame::Guest);
 }
 
+/// Memories of 8 MiB and more are freed in the background, so that the call waits for them.
+#[test]
+fn a_deadline_that_passes_while_an_instance_makes_way_is_what_is_reported() {
+    let engine = engine(1, Isolation::Executable, ignore);
+    let of_pages = |pages: u32| {
+        let memory = format!("(memory (export \"memory\") {pages})");
+        let text = COUNTER.replace("(memory (export \"memory\") 1)", &memory);
+        prepare(&load(&engine, &text))
+    };
+    let call_sites = [of_pages(160), of_pages(161)];
+    for micros in 0..1000 {
+        let options = deadline(Deadline::After(Duration::from_micros(micros / 4)));
+        for call_site in &call_sites {
+            if let Err(status) = call_with(call_site, &options, 0) {
+                assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+            }
+        }
+    }
+}
+
 /// `_initialize`, a stage and the target each take two thirds of the deadline, so that each alone
 /// would end in time.
 #[test]

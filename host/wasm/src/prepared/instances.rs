@@ -78,6 +78,17 @@ impl Sites {
         not_called(interrupted, "the module").context(&self.module.label)
     }
 
+    /// A call that is stopped while it waits reports that, rather than the lack of room.
+    fn check_not_stopped(&self, end: Option<Instant>, cancel: Option<&CancelToken>) -> Result<()> {
+        if cancel.is_some_and(CancelToken::is_cancelled) {
+            return Err(self.stopped(Interrupted::Cancelled));
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Err(self.stopped(Interrupted::Deadline));
+        }
+        Ok(())
+    }
+
     fn try_new_instance(&self, caller: Caller<'_>) -> Result<Instance, Refused> {
         self.make(self.share()?, caller)
     }
@@ -135,13 +146,7 @@ impl Sites {
                         }
                 }
             } || discarder.wait(seen, deadline, cancel);
-            // A call that is stopped while it waits reports that, rather than the lack of room.
-            if cancel.is_some_and(CancelToken::is_cancelled) {
-                return Err(self.stopped(Interrupted::Cancelled));
-            }
-            if own.is_some_and(|own| Instant::now() >= own) {
-                return Err(self.stopped(Interrupted::Deadline));
-            }
+            self.check_not_stopped(own, cancel)?;
             if !has_room {
                 if looks == LOOKS || refused.missing.is_some() {
                     return Err(refused.status);
@@ -155,7 +160,11 @@ impl Sites {
                 begun.fuel_used = begun.fuel_used.max(refused.fuel_used);
             }
             match self.try_new_instance(caller) {
-                Err(next) if is_lack_of_room(&next.status) && Instant::now() < deadline => {
+                Err(next) if is_lack_of_room(&next.status) => {
+                    self.check_not_stopped(own, cancel)?;
+                    if Instant::now() >= deadline {
+                        return Err(next.status);
+                    }
                     refused = next;
                 }
                 // It ran out of what those before it left, which is no doing of the module's.
