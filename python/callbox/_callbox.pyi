@@ -546,7 +546,7 @@ class Recording:
 
     @property
     def capsules(self) -> list[Path]:
-        """The paths of the capsules that were written."""
+        """The paths of the capsules that this process wrote."""
 
     def close(self) -> None:
         """Ends the recording. Calls that run now may still be recorded."""

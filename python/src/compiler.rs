@@ -8,13 +8,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use callbox::process::{CompilerProcess, Worker};
-use callbox::wasm::Compiler;
+use callbox::wasm::{Compiler, PerProcess};
 use pyo3::prelude::*;
-
-use crate::host::{read, replace};
 
 /// The program of a child. Its argument is the path of the extension.
 const PROGRAM: &str = "\
@@ -49,26 +47,16 @@ pub(crate) fn worker(py: Python<'_>) -> PyResult<Option<Worker>> {
 
 /// The compiler that all hosts of this process share, if children can run `worker`. A forked child
 /// makes its own.
-pub(crate) fn compiler(worker: Option<&Worker>) -> callbox::Result<Option<Arc<dyn Compiler>>> {
-    static SHARED: RwLock<Option<(u32, Arc<CompilerProcess>)>> = RwLock::new(None);
-    let Some(worker) = worker else {
-        return Ok(None);
-    };
-    let process = std::process::id();
-    if let Some((maker, compiler)) = read(&SHARED, "the compiler")? {
-        if maker == process {
-            return Ok(Some(compiler));
-        }
-        // Its locks may be held by threads that a fork left behind.
-        std::mem::forget(compiler);
+pub(crate) fn compiler(worker: Option<&Worker>) -> Option<Arc<dyn Compiler>> {
+    static SHARED: PerProcess<Mutex<Option<Arc<CompilerProcess>>>> =
+        PerProcess::of_first(Mutex::new(None));
+    let worker = worker?;
+    let mut shared = SHARED.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if shared.is_none() {
+        // Without a compiler, modules are compiled in this process.
+        *shared = CompilerProcess::new(worker.clone()).ok().map(Arc::new);
     }
-    // Without a compiler, modules are compiled in this process.
-    let Ok(new) = CompilerProcess::new(worker.clone()) else {
-        return Ok(None);
-    };
-    let new = Arc::new(new);
-    replace(&SHARED, &Some((process, Arc::clone(&new))), "the compiler")?;
-    Ok(Some(new))
+    Some(Arc::clone(shared.as_ref()?) as Arc<dyn Compiler>)
 }
 
 /// Serves as a compiler until the parent closes the socket, and ends the process.

@@ -4,13 +4,13 @@
 //! exceptions. Python finds the rest here, by the text of the exception.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callbox::Status;
 use pyo3::prelude::*;
 
 use crate::error::raised;
-use crate::{fork, registry};
+use crate::registry;
 
 /// The maximum number of failures. The oldest are dropped.
 const MOST: usize = 64;
@@ -18,7 +18,7 @@ const MOST: usize = 64;
 static LAST: Mutex<VecDeque<Failure>> = Mutex::new(VecDeque::new());
 
 #[derive(Clone, Debug)]
-struct Failure {
+pub(crate) struct Failure {
     status: Status,
     /// The key of the module, and the name of the target.
     of: Option<(String, String)>,
@@ -26,13 +26,16 @@ struct Failure {
 
 /// Keeps a failure of a target, given by the key of its module and its name.
 pub(crate) fn note(status: &Status, of: Option<(String, String)>) {
-    let _forks_later = fork::not_now();
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = last();
     if last.len() == MOST {
         last.pop_front();
     }
     let status = status.clone();
     last.push_back(Failure { status, of });
+}
+
+pub(crate) fn last() -> MutexGuard<'static, VecDeque<Failure>> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Finds the failed call of a program whose code and message stand in `text`: the last one with the
@@ -44,7 +47,7 @@ pub(crate) fn find_failure<'py>(
     text: &str,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let found = {
-        let last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last();
         let is_in = |failure: &&Failure| {
             let message = failure.status.message().replace('\0', "");
             let at = text.find(&message);

@@ -2,14 +2,13 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
+use callbox::Status;
 use callbox::policy::{Isolation, Policy, Traps};
 use callbox::process::Worker;
 use callbox::untrusted_text::shown_path;
-use callbox::wasm::{Cache, CacheOptions, Config, Engine, room_for_load};
-use callbox::{Blame, Status, StatusCode};
+use callbox::wasm::{Cache, CacheOptions, Config, Engine, PerProcess, room_for_load};
 use callbox_cli::packages::Wanted;
 use callbox_package::Trust;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -43,7 +42,7 @@ pub(crate) struct HostCore {
     logs: Arc<Logs>,
     /// The program of processes that compile.
     worker: Option<Worker>,
-    engine: RwLock<Engine>,
+    engine: PerProcess<Engine>,
     pub(crate) idle: Idle,
 }
 
@@ -64,7 +63,7 @@ impl HostCore {
             stats: Arc::default(),
             logs,
             worker,
-            engine: RwLock::new(engine),
+            engine: PerProcess::new(engine),
             idle,
         })
     }
@@ -72,14 +71,11 @@ impl HostCore {
     /// Returns the engine. A forked child gets a new one, because a ticker does not survive the
     /// fork.
     pub(crate) fn engine(&self) -> callbox::Result<Engine> {
-        let known = read(&self.engine, "the engine")?;
-        if known.is_of_this_process() {
-            return Ok(known);
-        }
         let worker = self.worker.as_ref();
-        let engine = new_engine(&self.policy, self.cache.as_ref(), &self.logs, worker)?;
-        replace(&self.engine, &engine, "the engine")?;
-        Ok(engine)
+        let engine = self
+            .engine
+            .get_or_make(|| new_engine(&self.policy, self.cache.as_ref(), &self.logs, worker));
+        engine.cloned()
     }
 }
 
@@ -95,54 +91,9 @@ fn new_engine(
         log: Some(Arc::new(move |record| logs.push(record))),
         threads: None,
         cache: cache.cloned(),
-        compiler: compiler(worker)?,
+        compiler: compiler(worker),
         compile_report: None,
     })
-}
-
-/// Reads a locked value.
-///
-/// In a forked child the lock may be held by a thread that does not exist there, so this gives up
-/// after some seconds.
-pub(crate) fn read<T: Clone>(lock: &RwLock<T>, what: &str) -> callbox::Result<T> {
-    if let Ok(value) = lock.try_read() {
-        return Ok(value.clone());
-    }
-    patiently(what, || match lock.try_read() {
-        Ok(value) => Some(value.clone()),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner().clone()),
-        Err(TryLockError::WouldBlock) => None,
-    })
-}
-
-/// Replaces a locked value.
-pub(crate) fn replace<T: Clone>(lock: &RwLock<T>, value: &T, what: &str) -> callbox::Result<()> {
-    patiently(what, || {
-        let mut guard = match lock.try_write() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        *guard = value.clone();
-        Some(())
-    })
-}
-
-fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> callbox::Result<T> {
-    let until = Instant::now() + Duration::from_secs(5);
-    loop {
-        if let Some(value) = attempt() {
-            return Ok(value);
-        }
-        if Instant::now() >= until {
-            return Err(Status::new(
-                StatusCode::FailedPrecondition,
-                Blame::Host,
-                format!("{what} is locked by a thread that does not exist after the fork"),
-            ));
-        }
-        std::thread::sleep(Duration::from_micros(50));
-    }
 }
 
 /// Loads WebAssembly modules under a policy. A process usually needs one host.

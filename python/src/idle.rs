@@ -118,7 +118,7 @@ fn free(modules: Vec<Arc<ModuleCore>>, now: Instant) {
     let mut hosts: HashMap<_, Vec<_>> = HashMap::new();
     for module in &modules {
         let of_host = hosts.entry(Arc::as_ptr(module.host())).or_default();
-        let loaded = module.loaded_now();
+        let loaded = module.loaded_here();
         of_host.extend(loaded.map(|loaded| (module.host().idle, loaded)));
     }
     for loaded in hosts.into_values() {

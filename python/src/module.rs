@@ -8,13 +8,14 @@ mod sites;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use callbox::CallOptions;
 use callbox::call::{CallSite, Mapping, Signature};
 use callbox::policy::Grants;
 use callbox::traced::module_key;
-use callbox::wasm::{CompiledIn, ModuleFile, PreparedCall, room_for_load};
+use callbox::wasm::{CompiledIn, ModuleFile, PerProcess, PreparedCall, room_for_load};
 use callbox::{ArrayShape, Blame, Status, StatusCode};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -25,7 +26,7 @@ use self::sites::Found;
 pub(crate) use self::sites::{FamilyKey, SiteKey, key_part};
 use crate::error::or_raise;
 use crate::exit::Inside;
-use crate::host::{HostCore, read, replace};
+use crate::host::HostCore;
 use crate::listing::listed;
 use crate::native::Native;
 use crate::shadow::Shadow;
@@ -47,8 +48,16 @@ pub(crate) struct ModuleCore {
     /// The calls of native code that also run as wasm.
     pub(crate) shadow: Option<Arc<Shadow>>,
     late: Arc<LateRuns>,
-    /// None: the module is closed.
-    loaded: RwLock<Option<Arc<Loaded>>>,
+    /// The module as loaded in this process. None once it is closed.
+    loaded: PerProcess<RwLock<Option<Arc<Loaded>>>>,
+    is_closed: AtomicBool,
+}
+
+fn read(loaded: &RwLock<Option<Arc<Loaded>>>) -> Option<Arc<Loaded>> {
+    loaded
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }
 
 /// A target of a module.
@@ -100,7 +109,7 @@ impl ModuleCore {
         let shadow = shadow.map(|(native, policy)| Shadow::new(policy, &file, native));
         let identity = native.as_ref().map_or("", Native::identity);
         let key = module_key(&info.sha256, identity, &host.policy)?;
-        let loaded = Loaded::new(host.engine()?, &file, &grants)?;
+        let loaded = Loaded::new(&host.engine()?, &file, &grants)?;
         Ok(Self {
             host: Arc::clone(host),
             sha256: info.sha256.clone(),
@@ -111,51 +120,50 @@ impl ModuleCore {
             shadow: shadow.transpose()?.map(Arc::new),
             native,
             late: Arc::new(LateRuns::new(&host.policy)),
-            loaded: RwLock::new(Some(Arc::new(loaded))),
+            loaded: PerProcess::new(RwLock::new(Some(Arc::new(loaded)))),
+            is_closed: AtomicBool::new(false),
         })
     }
 
     /// The module, if it is open and was loaded in this process.
     pub(crate) fn loaded_here(&self) -> Option<Arc<Loaded>> {
-        let known = self.loaded_now()?;
-        known.engine.is_of_this_process().then_some(known)
+        let loaded = self.loaded.of_this_process()?;
+        read(loaded)
     }
 
     /// Returns the module in this process. A forked child loads it again.
     pub(crate) fn loaded(&self) -> callbox::Result<Arc<Loaded>> {
-        let Some(known) = read(&self.loaded, "the module")? else {
-            return Err(self.closed());
-        };
-        if known.engine.is_of_this_process() {
-            return Ok(known);
-        }
-        let loaded = Loaded::new(self.host.engine()?, &self.file, &self.grants)?;
-        let loaded = Arc::new(loaded);
-        replace(&self.loaded, &Some(Arc::clone(&loaded)), "the module")?;
-        Ok(loaded)
+        self.check_open()?;
+        let loaded = self.loaded.get_or_make(|| {
+            let loaded = Loaded::new(&self.host.engine()?, &self.file, &self.grants)?;
+            Ok::<_, Status>(RwLock::new(Some(Arc::new(loaded))))
+        })?;
+        read(loaded).ok_or_else(|| self.closed())
     }
 
     /// Frees the code and the call sites. Calls that run now keep them until they end.
-    pub(crate) fn close(self: &Arc<Self>) -> callbox::Result<()> {
-        let loaded = read(&self.loaded, "the module")?;
-        replace(&self.loaded, &None, "the module")?;
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.is_closed.store(true, Ordering::Release);
+        let loaded = self.loaded.of_this_process().and_then(|loaded| {
+            let mut loaded = loaded.write().unwrap_or_else(PoisonError::into_inner);
+            loaded.take()
+        });
         crate::registry::forget(self);
         drop(loaded);
-        Ok(())
     }
 
     /// # Errors
     /// FAILED_PRECONDITION if the module is closed.
     pub(crate) fn check_open(&self) -> callbox::Result<()> {
-        if self.is_open()? {
+        if self.is_open() {
             Ok(())
         } else {
             Err(self.closed())
         }
     }
 
-    pub(crate) fn is_open(&self) -> callbox::Result<bool> {
-        Ok(read(&self.loaded, "the module")?.is_some())
+    pub(crate) fn is_open(&self) -> bool {
+        !self.is_closed.load(Ordering::Acquire)
     }
 
     #[cold]
@@ -167,11 +175,6 @@ impl ModuleCore {
     /// The host.
     pub(crate) fn host(&self) -> &Arc<HostCore> {
         &self.host
-    }
-
-    /// The module as it is loaded now, unless it is closed.
-    pub(crate) fn loaded_now(&self) -> Option<Arc<Loaded>> {
-        read(&self.loaded, "the module").ok().flatten()
     }
 
     /// Where the module was compiled, in this process.
@@ -402,8 +405,8 @@ impl Module {
 
     /// Whether `close` was called.
     #[getter]
-    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
-        or_raise(py, self.core.is_open()).map(|is_open| !is_open)
+    fn closed(&self) -> bool {
+        !self.core.is_open()
     }
 
     /// Frees the module's code, its call sites and their memory, and has programs forget it.
@@ -411,12 +414,11 @@ impl Module {
     /// Later calls fail with FAILED_PRECONDITION, also those of programs that were traced with it,
     /// until the same file is loaded again under the same policy. Calls that run now end as usual.
     /// Closing a module twice does nothing. `with host.load(...) as module` closes it at the end.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(loaded) = self.core.loaded_now() {
+    fn close(&self, py: Python<'_>) {
+        if let Some(loaded) = self.core.loaded_here() {
             loaded.forget_all(py);
         }
-        let outcome = py.detach(|| self.core.close());
-        or_raise(py, outcome)
+        py.detach(|| self.core.close());
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -424,8 +426,8 @@ impl Module {
     }
 
     #[pyo3(signature = (*_error))]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.close(py)
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
+        self.close(py);
     }
 
     /// The bytes of the file.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use callbox::call::CallBuffers as _;
 use callbox::values::{with_capacity, zeroed};
-use callbox::wasm::{ModuleFile, room_to_work};
+use callbox::wasm::{ModuleFile, PerProcess, room_to_work};
 use callbox::{CallOptions, CallSite, Deadline, Literal, Shape, Status};
 use callbox_package::{Capsule, StatusRecord};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -20,7 +21,6 @@ use pyo3::types::PyTuple;
 
 use crate::buffers::RawArrays;
 use crate::exit::argument;
-use crate::fork;
 use crate::host::HostCore;
 use crate::stack::on_enough;
 
@@ -30,17 +30,18 @@ const MOST: u64 = 100;
 /// Whether there is a recording, which each call asks.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
+/// Held while the process forks: a child goes on with the recording.
 static CURRENT: Mutex<Option<Arc<Recorder>>> = Mutex::new(None);
 
 /// Writes capsules to a folder.
 #[derive(Debug)]
-struct Recorder {
+pub(crate) struct Recorder {
     folder: PathBuf,
     every: Option<u64>,
     calls: AtomicU64,
     begun: AtomicU64,
-    /// The paths of the files.
-    written: Mutex<Vec<PathBuf>>,
+    /// The paths of the files that each process wrote.
+    written: PerProcess<Mutex<Vec<PathBuf>>>,
 }
 
 /// A call site of a module, as far as a capsule has it.
@@ -86,10 +87,7 @@ fn begin_recorded<'a>(
     options: &CallOptions,
     arrays: &RawArrays<'_>,
 ) -> Option<Begun<'a>> {
-    let recorder = {
-        let _forks_later = fork::not_now();
-        current().clone()?
-    };
+    let recorder = current().clone()?;
     let number = recorder.calls.fetch_add(1, Ordering::Relaxed) + 1;
     let operands = (0..arrays.operands()).map(|operand| {
         let mut bytes = zeroed(arrays.operand_size(operand))?;
@@ -118,7 +116,6 @@ impl Begun<'_> {
         if failure.is_none() && !self.is_nth {
             return;
         }
-        let _forks_later = fork::not_now();
         let results = (0..arrays.results()).map(|result| arrays.result_bytes(result));
         let outcome = match failure {
             Some(status) => Ok(Err(StatusRecord::from(status))),
@@ -144,8 +141,8 @@ impl Begun<'_> {
         let arrays = self.operands.iter().chain(results).map(Vec::len);
         // What makes the file ends the process where there is no memory for the module and it. One
         // is made at a time: several would take the room of each other.
-        static MAKES: Mutex<()> = Mutex::new(());
-        let _makes = lock(&MAKES);
+        static MAKES: PerProcess<Mutex<()>> = PerProcess::of_first(Mutex::new(()));
+        let _makes = lock(MAKES.get());
         let bytes = 2 * file.bytes().len() + arrays.sum::<usize>();
         let _room = room_to_work(bytes, "a capsule").map_err(|status| status.to_string())?;
         with_capacity::<u8>(bytes).map_err(|status| status.to_string())?;
@@ -170,7 +167,7 @@ impl Begun<'_> {
         let path = self.recorder.folder.join(&file.name);
         say(&file.describe(&path));
         place(&path, &file.bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut written = lock(&self.recorder.written);
+        let mut written = lock(self.recorder.written.get());
         if !written.contains(&path) {
             written.push(path);
         }
@@ -209,12 +206,16 @@ fn place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     written
 }
 
-/// Prints a line on standard error: no Python runs during a call.
+/// Prints a line on standard error: no Python runs during a call. Takes no lock: a thread that has
+/// that of `std::io::stderr` may not exist in a forked child.
 pub(crate) fn say(message: &str) {
-    let _ = writeln!(std::io::stderr(), "callbox: {message}");
+    let stderr = io::stderr();
+    if let Ok(stderr) = stderr.as_fd().try_clone_to_owned() {
+        let _ = fs::File::from(stderr).write_all(format!("callbox: {message}\n").as_bytes());
+    }
 }
 
-fn current() -> MutexGuard<'static, Option<Arc<Recorder>>> {
+pub(crate) fn current() -> MutexGuard<'static, Option<Arc<Recorder>>> {
     lock(&CURRENT)
 }
 
@@ -228,10 +229,10 @@ pub(crate) struct Recording(Arc<Recorder>);
 
 #[pymethods]
 impl Recording {
-    /// The paths of the capsules that were written.
+    /// The paths of the capsules that this process wrote.
     #[getter]
     fn capsules(&self) -> Vec<PathBuf> {
-        lock(&self.0.written).clone()
+        lock(self.0.written.get()).clone()
     }
 
     /// Ends the recording. Calls that run now may still be recorded.
@@ -312,7 +313,7 @@ pub(crate) fn record(
         every: every.map(i64::unsigned_abs),
         calls: AtomicU64::new(0),
         begun: AtomicU64::new(0),
-        written: Mutex::default(),
+        written: PerProcess::new(Mutex::default()),
     });
     *current = Some(Arc::clone(&recorder));
     IS_ON.store(true, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 //! module.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockWriteGuard, Weak};
 
 use callbox::{Blame, Status, StatusCode};
 
@@ -15,24 +15,34 @@ use crate::module::ModuleCore;
 const MOST_SHOWN: usize = 80;
 
 /// By key. None: the module was closed, and the next one with its key takes its place.
-static MODULES: LazyLock<RwLock<HashMap<String, Option<Arc<ModuleCore>>>>> =
-    LazyLock::new(RwLock::default);
+static MODULES: LazyLock<RwLock<Modules>> = LazyLock::new(RwLock::default);
 
 /// All open modules of this process by key. Several hosts may have loaded the same file.
-static LOADED: LazyLock<RwLock<HashMap<String, Vec<Weak<ModuleCore>>>>> =
-    LazyLock::new(RwLock::default);
+static LOADED: LazyLock<RwLock<Loaded>> = LazyLock::new(RwLock::default);
+
+type Modules = HashMap<String, Option<Arc<ModuleCore>>>;
+type Loaded = HashMap<String, Vec<Weak<ModuleCore>>>;
+
+/// Keeps all other threads from what is known.
+pub(crate) fn locked() -> (
+    RwLockWriteGuard<'static, Loaded>,
+    RwLockWriteGuard<'static, Modules>,
+) {
+    let loaded = LOADED.write().unwrap_or_else(PoisonError::into_inner);
+    let modules = MODULES.write().unwrap_or_else(PoisonError::into_inner);
+    (loaded, modules)
+}
 
 /// Makes a module known to [`loaded`] while it exists, and to programs whose module of this key was
 /// closed.
 pub(crate) fn note_loaded(module: &Arc<ModuleCore>) {
-    let mut loaded = LOADED.write().unwrap_or_else(PoisonError::into_inner);
+    let (mut loaded, mut modules) = locked();
     loaded.retain(|_, modules| {
         modules.retain(|module| module.strong_count() > 0);
         !modules.is_empty()
     });
     let same = loaded.entry(module.key.clone()).or_default();
     same.push(Arc::downgrade(module));
-    let mut modules = MODULES.write().unwrap_or_else(PoisonError::into_inner);
     let closed = match modules.get_mut(&module.key) {
         Some(kept) if !is_open(kept.as_ref()) => kept.replace(Arc::clone(module)),
         _ => None,
@@ -43,7 +53,7 @@ pub(crate) fn note_loaded(module: &Arc<ModuleCore>) {
 }
 
 fn is_open(kept: Option<&Arc<ModuleCore>>) -> bool {
-    kept.is_some_and(|module| module.is_open().unwrap_or(false))
+    kept.is_some_and(|module| module.is_open())
 }
 
 /// The module with this key that a program was traced with or that is loaded now.
@@ -77,13 +87,12 @@ pub(crate) fn keep(module: &Arc<ModuleCore>) -> callbox::Result<()> {
 /// Forgets a module that is being closed. Programs go on with another module of its key, if one is
 /// loaded.
 pub(crate) fn forget(module: &Arc<ModuleCore>) {
-    let mut loaded = LOADED.write().unwrap_or_else(PoisonError::into_inner);
+    let (mut loaded, mut modules) = locked();
     let mut other = None;
     if let Some(same) = loaded.get_mut(&module.key) {
         same.retain(|known| !std::ptr::eq(known.as_ptr(), Arc::as_ptr(module)));
         other = same.iter().rev().find_map(Weak::upgrade);
     }
-    let mut modules = MODULES.write().unwrap_or_else(PoisonError::into_inner);
     let gone = match modules.get_mut(&module.key) {
         Some(kept) if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, module)) => {
             std::mem::replace(kept, other)

@@ -24,7 +24,7 @@ mod text;
 pub(crate) use self::late::LateRuns;
 pub(crate) use self::ready::{Kept, Origin, Passage, Ready};
 pub(crate) use self::status::{
-    check_status, fill_with_status, last_failure, no_status, note_failure, poison,
+    check_status, fill_with_status, last_failure, last_failures, no_status, note_failure, poison,
 };
 pub(crate) use self::text::{SiteText, StaticInfo};
 pub(crate) use callbox::traced::{CallText, InfoText, Shapes, to_hex};

@@ -39,7 +39,7 @@ pub(crate) struct HostStats(Mutex<BTreeMap<Counted, Arc<Stats>>>);
 
 /// The counters of a target of all hosts.
 #[derive(Default)]
-struct Total {
+pub(crate) struct Total {
     /// The sum of the counters that nothing else holds any more.
     past: Counts,
     stats: Vec<Arc<Stats>>,
@@ -112,13 +112,14 @@ impl Stats {
 impl HostStats {
     /// The counters of a target.
     pub(crate) fn of(&self, target: Counted) -> Arc<Stats> {
+        // First, because it is held while the process forks.
+        let mut totals = totals();
         let mut targets = lock(&self.0);
         if let Some(known) = targets.get(&target) {
             return Arc::clone(known);
         }
         let stats = Arc::<Stats>::default();
         targets.insert(target.clone(), Arc::clone(&stats));
-        let mut totals = lock(&TOTALS);
         // Seldom enough that it costs little for each target.
         if totals.len().is_power_of_two() {
             totals.retain(|_, total| !total.is_forgotten());
@@ -158,6 +159,10 @@ impl Total {
         self.stats.iter().for_each(|stats| counts.add(stats));
         counts
     }
+}
+
+pub(crate) fn totals() -> MutexGuard<'static, BTreeMap<Counted, Total>> {
+    lock(&TOTALS)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -210,7 +215,7 @@ impl Counts {
 #[pyfunction]
 pub(crate) fn target_stats(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let all: Vec<_> = {
-        let mut totals = lock(&TOTALS);
+        let mut totals = totals();
         totals.retain(|_, total| !total.is_forgotten());
         let counts = |(target, total): (&Counted, &Total)| (target.clone(), total.counts());
         totals.iter().map(counts).collect()

@@ -16,6 +16,7 @@
 use std::process::{ExitCode, exit};
 #[cfg(target_os = "linux")]
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use callbox::policy::{Policy, Traps};
 use callbox::process::{CompilerProcess, Worker};
 #[cfg(target_os = "linux")]
 use callbox::wasm::{CompiledIn, Compiler};
-use callbox::wasm::{Config, Engine, Mapping, PreparedCall};
+use callbox::wasm::{Config, Engine, Mapping, PerProcess, PreparedCall};
 use callbox::{CallOptions, CallSite, Deadline, Shape, StatusCode};
 
 const MODULE: &str = r#"(module
@@ -188,8 +189,34 @@ fn wait(child: libc::pid_t, most: Duration) -> Option<i32> {
     }
 }
 
+/// Children and their children have values of their own, and take no lock that a parent has.
+fn have_own_values(locked: &PerProcess<Mutex<u32>>, made: &PerProcess<u32>, generation: u32) {
+    assert_eq!(made.get_or_make(|| Err(())).is_ok(), generation == 0);
+    assert_eq!(
+        made.get_or_make(|| Ok::<_, ()>(generation)),
+        Ok(&generation)
+    );
+    assert_eq!(made.of_this_process(), Some(&generation));
+    let mut own = locked.get().lock().unwrap();
+    assert_eq!(std::mem::replace(&mut *own, generation + 1), 0);
+    if generation == 3 {
+        return;
+    }
+    // SAFETY: the child takes no lock, which is what is tested, and ends by `exit`, which runs
+    // nothing of this process that does.
+    match unsafe { libc::fork() } {
+        0 => {
+            have_own_values(locked, made, generation + 1);
+            exit(0);
+        }
+        child => assert_eq!(wait(child, Duration::from_secs(20)), Some(0)),
+    }
+    assert_eq!(*own, generation + 1);
+}
+
 fn main() -> ExitCode {
     drop_in_children();
+    have_own_values(&PerProcess::new(Mutex::new(0)), &PerProcess::new(0), 0);
     #[cfg(target_os = "linux")]
     let compiler = {
         let compiler = compiler();

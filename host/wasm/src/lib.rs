@@ -147,6 +147,7 @@ pub use compiler::{CodeCompiler, CompileJob, CompiledIn, Compiler, CompilerSetti
 pub use config::{CompileReportSink, Config, LogRecord};
 pub use engine::Engine;
 pub use file::{ModuleFile, inspect};
+pub use fork::PerProcess;
 pub use info::ModuleInfo;
 pub use machine_code::FunctionCode;
 pub use module::Module;

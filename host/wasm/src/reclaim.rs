@@ -10,7 +10,7 @@ use callbox_core::locks::locked;
 
 use crate::address_space::{Bytes, plus};
 use crate::discard;
-use crate::fork::{NESTED_FORKS, PerProcess};
+use crate::fork::PerProcess;
 use crate::shared::EngineShared;
 
 /// The time for which memory that is being taken back is waited for, before instances are
@@ -22,7 +22,7 @@ const MOST_EVICTIONS: u32 = 16;
 
 type Engines = Mutex<Vec<Weak<EngineShared>>>;
 
-static ENGINES: PerProcess<Engines> = PerProcess([const { Mutex::new(Vec::new()) }; NESTED_FORKS]);
+static ENGINES: PerProcess<Engines> = PerProcess::of_first(Mutex::new(Vec::new()));
 
 /// Lets an engine's idle instances give way.
 pub(crate) fn register(engine: &Arc<EngineShared>) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use callbox_core::call::processors;
 use callbox_core::locks::locked;
 
-use crate::fork::{self, NESTED_FORKS, PerProcess};
+use crate::fork::{self, PerProcess};
 use crate::processor_time;
 
 /// How long a file is read before others get a turn.
@@ -23,7 +23,7 @@ const QUANTUM: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(50);
 
 /// The readers of this process. A forked child lacks the threads that would give turns back.
-static READERS: PerProcess<Readers> = PerProcess([const { Readers::new() }; NESTED_FORKS]);
+static READERS: PerProcess<Readers> = PerProcess::of_first(Readers::new());
 
 #[derive(Debug)]
 struct Readers {
@@ -101,6 +101,12 @@ impl Turns {
 impl Drop for Turns {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

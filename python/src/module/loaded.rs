@@ -12,7 +12,6 @@ use crate::targets::DirectSites;
 
 /// The module as loaded in one process. A forked child needs another.
 pub(crate) struct Loaded {
-    pub(super) engine: Engine,
     /// One module for each set of grants.
     pub(super) modules: Vec<Arc<wasm::Module>>,
     sites: Mutex<Sites>,
@@ -22,14 +21,13 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(super) fn new(
-        engine: Engine,
+        engine: &Engine,
         file: &ModuleFile,
         grants: &[Grants],
     ) -> callbox::Result<Self> {
         let modules = grants.iter().map(|grants| engine.load_file(file, grants));
         Ok(Self {
             modules: modules.collect::<callbox::Result<_>>()?,
-            engine,
             sites: Mutex::default(),
             direct: file
                 .info()

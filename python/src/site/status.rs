@@ -1,7 +1,7 @@
 //! Failures as results of calls with `on_error="status"`.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callbox::call::CallBuffers;
 use callbox::{ArrayShape, ElementType, Status, StatusCode};
@@ -78,18 +78,22 @@ pub(crate) fn no_status() -> Status {
 }
 
 /// The last failure with each status code, for calls with `on_error="status"`.
-static LAST_FAILURES: Mutex<[Option<Status>; StatusCode::ALL.len()]> =
-    Mutex::new([const { None }; StatusCode::ALL.len()]);
+static LAST_FAILURES: Mutex<LastFailures> = Mutex::new([const { None }; StatusCode::ALL.len()]);
+
+type LastFailures = [Option<Status>; StatusCode::ALL.len()];
+
+pub(crate) fn last_failures() -> MutexGuard<'static, LastFailures> {
+    LAST_FAILURES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub(crate) fn note_failure(failure: &Status) {
-    let mut last = LAST_FAILURES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(last) = last.get_mut(usize::from(failure.code().number())) {
+    if let Some(last) = last_failures().get_mut(usize::from(failure.code().number())) {
         *last = Some(failure.clone());
     }
 }
 
 /// This process's last failure with this code under `on_error="status"`.
 pub(crate) fn last_failure(code: StatusCode) -> Option<Status> {
-    let last = LAST_FAILURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = last_failures();
     last.get(usize::from(code.number())).cloned().flatten()
 }

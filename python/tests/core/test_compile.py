@@ -221,6 +221,41 @@ def test_a_forked_child_compiles_in_children_of_its_own(python):
     """)
 
 
+def test_a_forked_child_loads_beside_threads_that_load(python):
+    """It does not have the threads that may hold a lock, and waits for none."""
+    python("""
+        import os, signal, threading, warnings
+        import numpy as np
+        import callbox
+
+        path = os.environ["CALLBOX_GUESTS"] + "/add_n.wasm"
+        host = callbox.Host()
+        kernels = host.load(path)
+        is_over = False
+
+        def load():
+            while not is_over:
+                callbox.Host().load(path)
+                host.load(path).close()
+
+        threads = [threading.Thread(target=load) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        warnings.simplefilter("ignore")
+        ended = []
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                host.load(path)
+                kernels.add_n(np.ones(1, np.float32), n=1.0)
+                os._exit(0)
+            ended.append(os.waitpid(child, 0)[1])
+        is_over = True
+        assert ended == [0] * 20, ended
+    """)
+
+
 @pytest.mark.parametrize("executable", [None, "", "/bin/sh", "/no/such/python3"])
 def test_without_an_interpreter_modules_are_compiled_here(python, executable):
     python(f"""

@@ -235,7 +235,7 @@ def record():
     while not is_over:
         kernels.add_n(x, n=1.0)
 
-with callbox.record(sys.argv[2], every=1):
+with callbox.record(sys.argv[2], every=1) as recording:
     threads = [threading.Thread(target=record) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -244,7 +244,7 @@ with callbox.record(sys.argv[2], every=1):
         if child == 0:
             signal.alarm(30)
             kernels.add_n(x + number, n=1.0)
-            os._exit(0)
+            os._exit(0 if len(recording.capsules) <= 1 else 3)
         ended = os.waitpid(child, 0)[1]
         if ended:
             print(number, ended)

@@ -9,7 +9,7 @@ use callbox_core::locks::locked;
 
 use super::Claimant;
 use super::limits::{Bytes, LIMITS};
-use crate::fork::{NESTED_FORKS, PerProcess};
+use crate::fork::PerProcess;
 use crate::processor_time;
 
 /// The processor time after which a thread has mapped what it claimed. It takes some 20 us.
@@ -101,8 +101,7 @@ impl Claim {
 
 /// The claims of this process.
 pub(super) fn ledger() -> MutexGuard<'static, Vec<Claim>> {
-    static LEDGERS: PerProcess<Mutex<Vec<Claim>>> =
-        PerProcess([const { Mutex::new(Vec::new()) }; NESTED_FORKS]);
+    static LEDGERS: PerProcess<Mutex<Vec<Claim>>> = PerProcess::of_first(Mutex::new(Vec::new()));
     locked(LEDGERS.get())
 }
 
