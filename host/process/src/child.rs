@@ -1,7 +1,6 @@
 //! A worker as its parent sees it: a child process that serves requests, and is killed if it breaks
 //! the protocol or does not answer in time.
 
-use std::process::Child;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use crate::buffers::Buffers;
 use crate::exchange::{Exchange, Loss, Patience};
 use crate::message::{FunctionCall, Reply, Request, decode_reply, encode};
 use crate::sandbox::{Place, Shared};
-use crate::spawner::{Descriptors, can_end};
+use crate::spawner::{Descriptors, Started};
 use callbox_core::call::{CancelToken, Deadline, Fuel, FunctionReference, Functions};
 use callbox_core::policy::{Grants, LogLevel};
 use callbox_core::untrusted_text::{clean_message, sanitize};
@@ -46,7 +45,7 @@ const NOTE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Process {
     /// `None` once it is lost.
-    child: Option<Child>,
+    child: Option<Started>,
     exchange: Exchange,
     pub(super) buffers: Buffers,
     shared: Arc<Shared>,
@@ -147,7 +146,7 @@ impl Process {
 
     /// Whether the worker is alive and idle.
     pub(super) fn is_there(&self) -> bool {
-        self.child.as_ref().is_some_and(can_end) && self.exchange.is_open()
+        self.child.as_ref().is_some_and(Started::can_be_ended) && self.exchange.is_open()
     }
 
     /// Sends a request and waits for the reply. A worker that breaks the protocol is killed.
@@ -361,7 +360,7 @@ impl Process {
         };
         let until = Instant::now() + END;
         loop {
-            match child.try_wait() {
+            match child.child.try_wait() {
                 Ok(Some(status)) => return status.to_string(),
                 Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
                 Ok(None) => return "it closed its socket".to_owned(),

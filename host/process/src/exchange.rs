@@ -7,15 +7,14 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::message::LENGTH;
+use crate::spawner::Started;
 use callbox_core::call::CancelToken;
 use callbox_wasm::{Code, CodeBuffer};
 
@@ -79,7 +78,7 @@ impl Patience<'_> {
 pub(super) struct Exchange {
     socket: Arc<UnixStream>,
     /// The worker's process. `None` if it has not started, or if the system does not tell.
-    process: Option<OwnedFd>,
+    process: Option<Arc<OwnedFd>>,
 }
 
 /// Closes an exchange, whose worker then counts as ended.
@@ -116,10 +115,9 @@ impl Exchange {
     }
 
     /// Sees from now on that the worker ends, also if a forked process holds its socket.
-    pub(super) fn watch(&mut self, worker: &Child) {
-        let id = i32::try_from(worker.id()).ok().and_then(Pid::from_raw);
-        // Linux tells since version 5.3, and a container may forbid it.
-        self.process = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
+    pub(super) fn watch(&mut self, worker: &Started) {
+        let handle = worker.handle.as_ref();
+        self.process = handle.and_then(|handle| handle.descriptor.clone());
     }
 
     pub(super) fn closer(&self) -> Closer {
@@ -149,7 +147,7 @@ impl Exchange {
     fn poll(&self, flags: PollFlags, time: Option<Duration>) -> Result<Found, Loss> {
         let time = time.map(timespec);
         let socket = self.socket.as_fd();
-        let process = self.process.as_ref().map(OwnedFd::as_fd);
+        let process = self.process.as_deref().map(OwnedFd::as_fd);
         let mut polled = [
             PollFd::from_borrowed_fd(socket, flags),
             PollFd::from_borrowed_fd(process.unwrap_or(socket), PollFlags::IN),
@@ -267,10 +265,10 @@ mod tests {
     use super::*;
 
     /// A process that ends soon.
-    fn child() -> Child {
+    fn child() -> Started {
         let mut tests = Command::new(std::env::current_exe().unwrap());
         let tests = tests.arg("--list").stdout(Stdio::null());
-        tests.spawn().unwrap()
+        Started::new(tests.spawn().unwrap())
     }
 
     #[test]
@@ -286,7 +284,7 @@ mod tests {
         ours.watch(&child);
         assert!(ours.process.is_some(), "expected Linux 5.3 or later");
         forked.write_all(&[2, 0, 0, 0, 7, 8]).unwrap();
-        child.wait().unwrap();
+        child.child.wait().unwrap();
         assert!(!ours.is_open());
         // What it sent before its end comes first.
         assert!(ours.has_answer(Instant::now()).unwrap());

@@ -7,16 +7,19 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{self, Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use callbox_core::call::processors;
 use callbox_core::locks::locked;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
+    test_kill_process, waitid,
+};
 
 use crate::child::START;
 use crate::config::Worker;
@@ -34,16 +37,75 @@ pub(super) struct Descriptors {
 }
 
 /// A worker to be started, and where it is sent.
-struct Start(Descriptors, Sender<io::Result<Child>>);
+struct Start(Descriptors, Sender<io::Result<Started>>);
 
-/// Whether this process can end a worker. A process that gave up root cannot end those that it
-/// started before.
-pub(crate) fn can_end(worker: &Child) -> bool {
-    pid(worker).is_some_and(|process| test_kill_process(process).is_ok())
+/// A process that was started.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) child: Child,
+    pub(crate) handle: Option<Handle>,
 }
 
-pub(crate) fn pid(worker: &Child) -> Option<Pid> {
-    i32::try_from(worker.id()).ok().and_then(Pid::from_raw)
+/// A process, for signals. Where the embedder reaps all children, as the first process of a
+/// container does, the number of one that ended may be that of a stranger.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    pub(crate) number: Pid,
+    /// `None` if the system has none: Linux has them since version 5.3, and a container may forbid
+    /// them.
+    pub(crate) descriptor: Option<Arc<OwnedFd>>,
+}
+
+impl Handle {
+    fn of(child: &Child) -> Option<Self> {
+        let number = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
+        let descriptor = pidfd_open(number, PidfdFlags::empty());
+        Some(Self {
+            number,
+            descriptor: descriptor.ok().map(Arc::new),
+        })
+    }
+
+    /// Sends a signal, and returns whether it was sent.
+    pub(crate) fn signal(&self, signal: Signal) -> bool {
+        let sent = match &self.descriptor {
+            Some(descriptor) => pidfd_send_signal(descriptor, signal),
+            None => kill_process(self.number, signal),
+        };
+        sent.is_ok()
+    }
+}
+
+impl Started {
+    pub(crate) fn new(child: Child) -> Self {
+        let handle = Handle::of(&child);
+        Self { child, handle }
+    }
+
+    pub(crate) fn number(&self) -> Option<Pid> {
+        self.handle.as_ref().map(|handle| handle.number)
+    }
+
+    /// Whether this process can end it. A process that gave up root cannot end those that it
+    /// started before.
+    pub(crate) fn can_be_ended(&self) -> bool {
+        self.number()
+            .is_some_and(|number| test_kill_process(number).is_ok())
+    }
+
+    /// Waits for its end.
+    fn wait(&mut self) {
+        let handle = self.handle.as_ref();
+        let _ = match handle.and_then(|handle| handle.descriptor.as_ref()) {
+            Some(descriptor) => {
+                let id = WaitId::PidFd(descriptor.as_fd());
+                waitid(id, WaitIdOptions::EXITED)
+                    .map(drop)
+                    .map_err(io::Error::from)
+            }
+            None => self.child.wait().map(drop),
+        };
+    }
 }
 
 /// What the end of a spawner waits for.
@@ -60,7 +122,7 @@ pub(super) struct Spawner {
     starts: Mutex<Option<Sender<Start>>>,
     starter: Option<JoinHandle<()>>,
     /// Killed workers.
-    dying: Mutex<Option<Sender<Child>>>,
+    dying: Mutex<Option<Sender<Started>>>,
     reaper: Option<JoinHandle<()>>,
     end: End,
     /// The process that the threads belong to. A forked child does not have them.
@@ -104,7 +166,7 @@ impl Spawner {
     ///
     /// # Errors
     /// The system's error: no such program, too many processes.
-    pub(super) fn spawn(&self, descriptors: Descriptors) -> io::Result<Child> {
+    pub(super) fn spawn(&self, descriptors: Descriptors) -> io::Result<Started> {
         let (sender, receiver) = mpsc::channel();
         if let Some(starts) = &*locked(&self.starts) {
             // The thread does not end before.
@@ -122,7 +184,7 @@ impl Spawner {
     }
 
     /// Kills a worker, and reaps it in the background.
-    pub(super) fn reap(&self, child: Child) {
+    pub(super) fn reap(&self, child: Started) {
         // In a forked child, the worker belongs to the parent.
         if self.is_here()
             && let Some(dying) = &*locked(&self.dying)
@@ -152,23 +214,29 @@ impl Drop for Spawner {
 }
 
 /// Starts workers. One that is not awaited any more is killed.
-fn run(worker: &Worker, starts: &Receiver<Start>, orphans: &Sender<Child>) {
+fn run(worker: &Worker, starts: &Receiver<Start>, orphans: &Sender<Started>) {
     for Start(descriptors, answer) in starts {
-        if let Err(mpsc::SendError(Ok(child))) = answer.send(spawn(worker, descriptors)) {
+        if let Err(mpsc::SendError(Ok(child))) =
+            answer.send(spawn(worker, descriptors).map(Started::new))
+        {
             kill(child, orphans);
         }
     }
 }
 
-fn kill(mut child: Child, dying: &Sender<Child>) {
-    // Killing fails if the process has ended. The reaper does not end before.
-    let _ = child.kill();
+fn kill(child: Started, dying: &Sender<Started>) {
+    // Killing fails if the process has ended.
+    let _ = child
+        .handle
+        .as_ref()
+        .is_some_and(|handle| handle.signal(Signal::KILL));
+    // The reaper does not end before.
     let _ = dying.send(child);
 }
 
-fn wait_for(killed: &Receiver<Child>) {
+fn wait_for(killed: &Receiver<Started>) {
     for mut child in killed {
-        let _ = child.wait();
+        child.wait();
     }
 }
 

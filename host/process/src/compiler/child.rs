@@ -23,7 +23,7 @@ use crate::buffers::Buffers;
 use crate::child::{CONTEXT, END, START};
 use crate::exchange::{Closer, Exchange, Loss, Patience};
 use crate::message::{Reply, Request, decode, encode};
-use crate::spawner::{Descriptors, Spawner, can_end, pid};
+use crate::spawner::{Descriptors, Spawner, Started};
 
 /// The bytes of a reply beyond the text of its status.
 const REPLY: usize = 64 << 10;
@@ -105,7 +105,7 @@ impl StartFailure {
 #[derive(Debug)]
 pub(super) struct CompilerChild {
     /// `None` once it is dropped.
-    child: Option<Child>,
+    child: Option<Started>,
     exchange: Exchange,
     /// The child's standard error.
     errors: PipeReader,
@@ -227,7 +227,7 @@ impl CompilerChild {
                 );
             }
             let used = self.time_used();
-            if used == seen && !self.child.as_ref().is_some_and(waits_for_processor) {
+            if used == seen && !self.process().is_some_and(waits_for_processor) {
                 break;
             }
             seen = used;
@@ -247,7 +247,7 @@ impl CompilerChild {
 
     /// Whether the child is alive and idle.
     pub(super) fn is_there(&self) -> bool {
-        self.child.as_ref().is_some_and(can_end) && self.exchange.is_open()
+        self.child.as_ref().is_some_and(Started::can_be_ended) && self.exchange.is_open()
     }
 
     /// Ends the use of the child by a job, and returns whether it can compile another module as a
@@ -263,7 +263,7 @@ impl CompilerChild {
 
     /// The bytes of memory that the child holds. None if `/proc` does not tell.
     fn resident_bytes(&self) -> u64 {
-        let bytes = self.child.as_ref().and_then(resident_bytes);
+        let bytes = self.process().and_then(resident_bytes);
         bytes.unwrap_or_default()
     }
 
@@ -290,10 +290,11 @@ impl CompilerChild {
     }
 
     fn thread_times(&self) -> (ThreadTimes, usize) {
-        self.child
-            .as_ref()
-            .and_then(thread_times)
-            .unwrap_or_default()
+        self.process().and_then(thread_times).unwrap_or_default()
+    }
+
+    fn process(&self) -> Option<&Child> {
+        self.child.as_ref().map(|started| &started.child)
     }
 
     /// Ends the current job from another thread.
@@ -329,7 +330,7 @@ impl CompilerChild {
         let request = encode(&request).map_err(violation)?;
         self.exchange.send(&request, patience)?;
         self.exchange.send(job.wasm, patience)?;
-        place.begin_turns(self.child.as_ref().and_then(pid));
+        place.begin_turns(self.child.as_ref().and_then(|child| child.handle.clone()));
         let waited = self.wait_for_answer(earlier, place, (until, late), on_old);
         place.end_turns();
         waited?;
@@ -402,7 +403,7 @@ impl CompilerChild {
 
     /// Lowers the priority of all threads. The child leads a group of its own, and may have ended.
     fn lower_priority(&self) {
-        let Some(child) = self.child.as_ref().and_then(pid) else {
+        let Some(child) = self.child.as_ref().and_then(Started::number) else {
             return;
         };
         // Threads of this process may have a higher one than that which starts children.
@@ -441,7 +442,7 @@ impl CompilerChild {
         };
         let until = Instant::now() + END;
         loop {
-            match child.try_wait() {
+            match child.child.try_wait() {
                 Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
                 ended => return ended,
             }

@@ -20,11 +20,12 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use callbox_core::call::processors;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use super::memory::bytes_of_machine;
 use super::turns::{self, Use};
 use crate::exchange::Closer;
+use crate::spawner::Handle;
 
 /// How many modules are compiled at one time however much memory they hold.
 const FEW: usize = 16;
@@ -106,7 +107,7 @@ pub(super) struct Job {
     /// What the last look showed.
     pub(super) seen: Seen,
     /// Its process, while it takes turns, and whether it is stopped until the next one.
-    process: Option<Pid>,
+    process: Option<Handle>,
     pub(super) is_stopped: bool,
     /// How to end its process, once it has one.
     closer: Option<Closer>,
@@ -332,7 +333,7 @@ impl Job {
 
     /// Begins to take turns with others, if the job has a process, or ends it. The process runs on
     /// if it was stopped.
-    pub(super) fn set_process(&mut self, process: Option<Pid>) {
+    pub(super) fn set_process(&mut self, process: Option<Handle>) {
         self.continues();
         self.process = process;
     }
@@ -350,11 +351,11 @@ impl Job {
         }
     }
 
-    /// Sends a signal to the process, and returns whether it was sent. While the job has a process,
-    /// nothing here waits for it, so that no other one has its number.
+    /// Sends a signal to the process, and returns whether it was sent.
     fn signal(&self, signal: Signal) -> bool {
         self.process
-            .is_some_and(|process| kill_process(process, signal).is_ok())
+            .as_ref()
+            .is_some_and(|process| process.signal(signal))
     }
 
     /// Tells how to end the job's process.

@@ -4,10 +4,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use callbox_core::locks::locked;
-use rustix::process::Pid;
 
 use super::jobs::{Candidate, Job, Jobs, Seen};
 use crate::exchange::Closer;
+use crate::spawner::Handle;
 
 /// The interval between two looks at jobs.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
@@ -109,7 +109,7 @@ impl Place {
     }
 
     /// Has the job's process take turns with the others.
-    pub(super) fn begin_turns(&self, process: Option<Pid>) {
+    pub(super) fn begin_turns(&self, process: Option<Handle>) {
         self.with_job(|job| job.set_process(process));
         self.shared.locked().give_turns();
     }
