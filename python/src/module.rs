@@ -53,6 +53,15 @@ pub(crate) struct ModuleCore {
     is_closed: AtomicBool,
 }
 
+/// The counters that are made when they are first asked for. A child that is forked while another
+/// thread makes them must not wait for that thread, so that making them is no part of the lock.
+fn counters(known: &OnceLock<Arc<Stats>>, make: impl FnOnce() -> Arc<Stats>) -> &Arc<Stats> {
+    known.get().unwrap_or_else(|| {
+        let made = make();
+        known.get_or_init(|| made)
+    })
+}
+
 fn read(loaded: &RwLock<Option<Arc<Loaded>>>) -> Option<Arc<Loaded>> {
     loaded
         .read()
@@ -255,7 +264,7 @@ impl ModuleCore {
     /// The counters of a target.
     pub(crate) fn stats(&self, target: usize) -> &Arc<Stats> {
         let stats = &self.targets[target].stats;
-        stats.get_or_init(|| self.counted(target, "Host"))
+        counters(stats, || self.counted(target, "Host"))
     }
 
     /// The counters of a target's native code, or of the target if it has none.
@@ -264,7 +273,7 @@ impl ModuleCore {
             return self.stats(target);
         }
         let stats = &self.targets[target].native_stats;
-        stats.get_or_init(|| self.counted(target, "CUDA"))
+        counters(stats, || self.counted(target, "CUDA"))
     }
 
     #[cold]

@@ -64,6 +64,24 @@ impl Drop for Helping {
     }
 }
 
+/// A call's search for room. It waits for an instance that is being taken back, and evicts an idle
+/// one, in turns: others may take what becomes free, and go on to do so.
+pub(crate) struct Search {
+    /// Whether it evicts next.
+    evicts: bool,
+}
+
+impl Search {
+    /// Makes room, and returns false if neither can.
+    pub(crate) fn next(&mut self, evict: impl Fn() -> bool, wait: impl FnOnce() -> bool) -> bool {
+        let has_evicted = self.evicts && evict();
+        let has_waited = !has_evicted && wait();
+        let has_evicted = has_evicted || !has_waited && !self.evicts && evict();
+        self.evicts = has_waited;
+        has_evicted || has_waited
+    }
+}
+
 /// Marks the time of deleters that run.
 struct Deleting<'a>(&'a Progress);
 
@@ -175,6 +193,15 @@ impl Discarder {
         let counts = locked(&self.progress.counts);
         let freeing = counts.freeing() as u64;
         (freeing > 0).then(|| counts.done + freeing)
+    }
+
+    /// Begins a search for room. Evicts first if those that are being taken back are awaited by as
+    /// many other calls.
+    pub(crate) fn search(&self) -> Search {
+        let counts = locked(&self.progress.counts);
+        Search {
+            evicts: counts.freeing() <= counts.calls,
+        }
     }
 
     /// Waits until all instances are freed that are being taken back now, at most until `deadline`

@@ -5,7 +5,7 @@ use callbox_core::policy::Limits;
 
 /// The fuel that is left to a call: its own limit, and the fuel of the execution that it belongs
 /// to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FuelLeft {
     limit: u64,
     own: u64,

@@ -234,9 +234,9 @@ impl GuestState {
     }
 
     /// Prepares to run deleters until `end`, or until `cancel` stops them.
-    pub(crate) fn begin_deletion(&mut self, end: Instant, cancel: Option<CancelToken>) {
+    pub(crate) fn begin_deletion(&mut self, end: Option<Instant>, cancel: Option<CancelToken>) {
         let options = CallOptions {
-            deadline: Some(Deadline::At(end)),
+            deadline: end.map(Deadline::At),
             cancel,
             ..CallOptions::default()
         };
@@ -245,12 +245,19 @@ impl GuestState {
     }
 
     /// Prepares to run the deleters of an execution, for which its caller waits: its cancel token
-    /// holds, and its deadline, but at most [`DELETION`] from now.
+    /// holds, its deadline, but at most [`DELETION`] from now, and in the deterministic mode, in
+    /// place of that time, what is left of its fuel.
     pub(crate) fn begin_end_of_execution(&mut self) {
-        let most = Instant::now() + DELETION;
-        let end = self.interrupt.instant().map_or(most, |end| end.min(most));
+        let end = self.interrupt.instant();
         let cancel = self.interrupt.token();
-        self.begin_deletion(end, cancel);
+        if self.shared.policy.deterministic {
+            let fuel = self.fuel.clone();
+            self.begin_deletion(end, cancel);
+            self.fuel = fuel;
+        } else {
+            let most = Instant::now() + DELETION;
+            self.begin_deletion(Some(end.map_or(most, |end| end.min(most))), cancel);
+        }
     }
 
     /// The time for the deleters of an instance that is dropped, outside any call.
@@ -274,17 +281,19 @@ impl GuestState {
     }
 
     /// Grows the memory within the limit on all instances that count together. Instances that were
-    /// stopped count until their memory is freed, so that growth waits for them, and idle ones give
-    /// way.
+    /// stopped count until their memory is freed, so that growth waits for them, for at most half
+    /// of the time that is left, and idle ones give way.
     ///
     /// # Errors
     /// The interruption, if the call is stopped while it waits.
     fn grow_together(&mut self, size: usize, limit: usize) -> Result<bool, Interrupted> {
         let deadline = self.interrupt.instant();
         let cancel = self.interrupt.token();
-        let end = deadline.unwrap_or_else(|| Instant::now() + DELETION);
+        let end = patience(deadline);
+        let mut search = None;
         loop {
-            let freed = self.shared.discarder.done();
+            let discarder = &self.shared.discarder;
+            let freed = discarder.done();
             if self.share.grow(size, limit) {
                 return Ok(true);
             }
@@ -292,13 +301,16 @@ impl GuestState {
                 self.interrupt.check()?;
                 return Ok(false);
             }
-            let discarder = &self.shared.discarder;
-            let has_waited = discarder.wait_for_freed(freed, end, cancel.as_ref());
+            let search = search.get_or_insert_with(|| discarder.search());
+            let has_found = search.next(
+                || self.share.evict_one(),
+                || discarder.wait_for_freed(freed, end, cancel.as_ref()),
+            );
             self.interrupt.check()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Deadline);
             }
-            if !has_waited && !self.share.evict_one() {
+            if !has_found || Instant::now() >= end {
                 return Ok(false);
             }
         }
@@ -366,10 +378,7 @@ impl GuestState {
             let is_freed = match &waiting {
                 Some((freeing, until)) => freeing.wait(*until, cancel.as_ref()),
                 None => {
-                    let now = Instant::now();
-                    let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
-                    let patience = left.unwrap_or(DELETION).min(DELETION);
-                    waiting = Some((Freeing::now(), now + patience));
+                    waiting = Some((Freeing::now(), patience(deadline)));
                     // Some may have been freed since.
                     true
                 }
@@ -390,6 +399,14 @@ impl GuestState {
             self.callable = Arc::default();
         }
     }
+}
+
+/// How long growth waits for others: half of the time that is left, so that the guest may do
+/// without.
+fn patience(deadline: Option<Instant>) -> Instant {
+    let now = Instant::now();
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
+    now + left.unwrap_or(DELETION).min(DELETION)
 }
 
 /// A call was stopped while its instance was made, before any code of the module ran.

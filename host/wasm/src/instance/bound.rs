@@ -290,7 +290,10 @@ impl Instance {
     /// stops it.
     pub(super) fn unbind(&mut self, end: Instant, cancel: CancelToken) {
         self.with_stack(|instance| {
-            instance.store.data_mut().begin_deletion(end, Some(cancel));
+            instance
+                .store
+                .data_mut()
+                .begin_deletion(Some(end), Some(cancel));
             instance.delete_all();
         });
     }

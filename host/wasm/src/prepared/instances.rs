@@ -78,6 +78,18 @@ impl Sites {
         not_called(interrupted, "the module").context(&self.module.label)
     }
 
+    /// Evicts an idle instance whose room this executable can have.
+    fn evict_one(&self) -> bool {
+        let shared = &self.module.shared;
+        let limits = &shared.policy.limits;
+        if !self.quota.has_room(limits) {
+            // Evicting others does not help an executable that has reached its own limit.
+            return self.pool.evict_one().is_some();
+        }
+        // Growth has evicted all that count towards the limit on memory.
+        self.quota.has_memory(self.module.least_memory(), limits) && shared.pools.evict_one()
+    }
+
     /// A call that is stopped while it waits reports that, rather than the lack of room.
     fn check_not_stopped(&self, end: Option<Instant>, cancel: Option<&CancelToken>) -> Result<()> {
         if cancel.is_some_and(CancelToken::is_cancelled) {
@@ -122,7 +134,7 @@ impl Sites {
         let most = Instant::now() + DELETION;
         let deadline = own.map_or(most, |own| own.min(most));
         let cancel = caller.options.cancel.as_ref();
-        let mut looks = 0;
+        let (mut looks, mut search) = (0, None);
         loop {
             let discarder = &shared.discarder;
             if refused.is_being_freed {
@@ -134,16 +146,9 @@ impl Sites {
             let has_room = match refused.missing {
                 Some(missing) => reclaim.make_room(missing, deadline, cancel),
                 None => {
-                    discarder.wait_for_freed(seen, deadline, cancel)
-                        || if !self.quota.has_room(limits) {
-                            // Evicting others does not help an executable that has reached its own
-                            // limit.
-                            self.pool.evict_one().is_some()
-                        } else {
-                            // Growth has evicted all that count towards the limit on memory.
-                            self.quota.has_memory(self.module.least_memory(), limits)
-                                && shared.pools.evict_one()
-                        }
+                    let search = search.get_or_insert_with(|| discarder.search());
+                    let wait = || discarder.wait_for_freed(seen, deadline, cancel);
+                    search.next(|| self.evict_one(), wait)
                 }
             } || discarder.wait(seen, deadline, cancel);
             self.check_not_stopped(own, cancel)?;
