@@ -137,8 +137,8 @@ pub(crate) struct GuestState {
     /// The current call's fuel, in the deterministic mode.
     pub(crate) fuel: FuelLeft,
     pub(crate) memory: Option<LinearMemory>,
-    /// Whether the memory was made: before that, no code of the module runs.
-    has_memory: bool,
+    /// Set once the memory was made: before that, no code of the module runs.
+    memory_made: Option<Made>,
     /// The index of the first helper function (see [`rewrite`](crate::rewrite)), which backtraces
     /// omit.
     pub(crate) helpers_from: u32,
@@ -180,7 +180,7 @@ impl GuestState {
             share,
             fuel: FuelLeft::default(),
             memory: None,
-            has_memory: false,
+            memory_made: None,
             helpers_from: u32::MAX,
             record_bytes: 0,
             failure: None,
@@ -394,6 +394,12 @@ impl GuestState {
         }
     }
 
+    /// Whether the module's own start has taken as long as the host had waited for room.
+    pub(crate) fn has_started(&self) -> bool {
+        let made = self.memory_made.as_ref();
+        made.is_none_or(|made| made.at.elapsed() >= made.waited)
+    }
+
     fn clear_callable(&mut self) {
         if !self.callable.is_empty() {
             self.callable = Arc::default();
@@ -407,6 +413,13 @@ fn patience(deadline: Option<Instant>) -> Instant {
     let now = Instant::now();
     let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
     now + left.unwrap_or(DELETION).min(DELETION)
+}
+
+/// When a memory was made, and how long the host had waited for room.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    at: Instant,
+    waited: Duration,
 }
 
 /// A call was stopped while its instance was made, before any code of the module ran.
@@ -430,13 +443,16 @@ impl wasmtime::ResourceLimiter for GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let is_made = std::mem::replace(&mut self.has_memory, true);
+        let begun = Instant::now();
         let grown = self.grow_memory(current, desired, maximum);
+        if self.memory_made.is_some() {
+            return Ok(grown?);
+        }
         // The memory is made before any code of the module runs.
-        grown.map_err(|interrupted| match is_made {
-            false => NotStarted(interrupted).into(),
-            true => interrupted.into(),
-        })
+        let at = Instant::now();
+        let waited = at.saturating_duration_since(begun);
+        self.memory_made = Some(Made { at, waited });
+        Ok(grown.map_err(NotStarted)?)
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
