@@ -377,6 +377,8 @@ impl Progress {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::cell::Cell;
+
     use super::*;
 
     /// Blocks in `drop` until the test releases it.
@@ -438,6 +440,59 @@ mod tests {
     }
 
     /// Deleters that run on block neither memories nor a call that needs room.
+    #[test]
+    fn a_search_evicts_and_waits_in_turns() {
+        let discarder = Discarder::default();
+        let mut search = discarder.search();
+        let mut made = String::new();
+        let mut next = |search: &mut Search, is_idle: bool, is_freeing: bool| {
+            let evicted = Cell::new(false);
+            let waited = Cell::new(false);
+            let evict = || {
+                evicted.set(is_idle);
+                is_idle
+            };
+            let wait = || {
+                waited.set(is_freeing);
+                is_freeing
+            };
+            let has_found = search.next(evict, wait);
+            assert_eq!(has_found, evicted.get() || waited.get());
+            made.push(match (evicted.get(), waited.get()) {
+                (true, false) => 'e',
+                (false, true) => 'w',
+                (false, false) => '-',
+                (true, true) => '?',
+            });
+        };
+        // Nothing is being freed at first.
+        for (is_idle, is_freeing) in [
+            (true, true),
+            (true, true),
+            (true, true),
+            (true, false),
+            (false, true),
+            (false, true),
+            (true, true),
+            (false, false),
+            (true, false),
+        ] {
+            next(&mut search, is_idle, is_freeing);
+        }
+        assert_eq!(made, "eweewwe-e");
+        let (release, slow) = mpsc::channel();
+        discarder.free(Slow(slow));
+        // The first call has one that it can wait for, and another one does not.
+        let mut first = discarder.search();
+        let waiting = discarder.progress.call_waits();
+        let mut second = discarder.search();
+        made.clear();
+        next(&mut first, true, true);
+        next(&mut second, true, true);
+        assert_eq!(made, "we");
+        drop((waiting, release));
+    }
+
     #[test]
     fn deleters_are_stopped_when_there_is_no_room() {
         let discarder = Discarder::default();

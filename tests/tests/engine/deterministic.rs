@@ -1,8 +1,8 @@
 //! The deterministic mode: the results of sample kernels have the same digests on every machine.
 
-use callbox::policy::{Policy, Traps};
-use callbox::wasm::{Config, Engine};
-use callbox::{Attribute, CallSite, Dictionary};
+use callbox::policy::{Isolation, Policy, Traps};
+use callbox::wasm::{Config, Engine, Mapping};
+use callbox::{Attribute, Blame, CallSite, Dictionary, Shape, StatusCode};
 use callbox_tests::module::read_guest;
 use sha2::{Digest, Sha256};
 
@@ -142,4 +142,46 @@ fn digests_are_those_of_every_machine() {
             );
         }
     }
+}
+
+/// Otherwise each element would have the fuel for a deleter that runs on.
+#[test]
+fn fuel_is_for_all_deleters_of_a_mapped_call() {
+    const TEXT: &str = r#"(module
+      (memory (export "memory") 1)
+      (func (export "f.instantiate") (param i32) (result i32) (i32.const 0))
+      (func (export "f.instantiate.drop") (param i32) (loop $on (br $on)))
+      (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
+    let mut policy = Policy {
+        deterministic: true,
+        isolation: Isolation::Fresh,
+        ..Policy::default()
+    };
+    policy.limits.fuel = 100_000;
+    let engine = Engine::with_config(Config {
+        policy,
+        ..Config::default()
+    });
+    let module = engine
+        .unwrap()
+        .load(&wat::parse_str(TEXT).unwrap())
+        .unwrap();
+    let call = |elements: usize| {
+        let operand = format!("s32[{elements}]").parse().unwrap();
+        let site = CallSite::new("f", vec![operand], Shape::tuple(Vec::new()).unwrap());
+        let mapping = Mapping {
+            batch_dimensions: 1,
+            ..Mapping::default()
+        };
+        let call = module.prepare_mapped(site, &mapping).unwrap();
+        call.call(&[&vec![0; 4 * elements]], &mut [])
+    };
+    call(1).unwrap();
+    let status = call(20).unwrap_err();
+    assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+    assert_eq!(status.blame(), Blame::Guest);
+    assert!(
+        status.message().starts_with("batch element 1: "),
+        "{status}"
+    );
 }
