@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use callbox_core::call::CancelToken;
 use callbox_core::locks::locked;
 
+use crate::search::Search;
+
 /// The smallest memory that is freed in the background. Less takes a fraction of a millisecond.
 pub(crate) const LARGE: usize = 8 << 20;
 
@@ -61,24 +63,6 @@ impl Drop for Helping {
     fn drop(&mut self) {
         locked(&self.0.counts).helping -= 1;
         self.0.note_done();
-    }
-}
-
-/// A call's search for room. It waits for an instance that is being taken back, and evicts an idle
-/// one, in turns: others may take what becomes free, and go on to do so.
-pub(crate) struct Search {
-    /// Whether it evicts next.
-    evicts: bool,
-}
-
-impl Search {
-    /// Makes room, and returns false if neither can.
-    pub(crate) fn next(&mut self, evict: impl Fn() -> bool, wait: impl FnOnce() -> bool) -> bool {
-        let has_evicted = self.evicts && evict();
-        let has_waited = !has_evicted && wait();
-        let has_evicted = has_evicted || !has_waited && !self.evicts && evict();
-        self.evicts = has_waited;
-        has_evicted || has_waited
     }
 }
 
@@ -199,9 +183,7 @@ impl Discarder {
     /// many other calls.
     pub(crate) fn search(&self) -> Search {
         let counts = locked(&self.progress.counts);
-        Search {
-            evicts: counts.freeing() <= counts.calls,
-        }
+        Search::new(counts.freeing() <= counts.calls)
     }
 
     /// Waits until all instances are freed that are being taken back now, at most until `deadline`
@@ -440,57 +422,26 @@ mod tests {
     }
 
     /// Deleters that run on block neither memories nor a call that needs room.
+    /// Others wait for what is being freed.
     #[test]
-    fn a_search_evicts_and_waits_in_turns() {
+    fn a_search_begins_with_what_no_other_call_waits_for() {
         let discarder = Discarder::default();
-        let mut search = discarder.search();
-        let mut made = String::new();
-        let mut next = |search: &mut Search, is_idle: bool, is_freeing: bool| {
-            let evicted = Cell::new(false);
-            let waited = Cell::new(false);
-            let evict = || {
-                evicted.set(is_idle);
-                is_idle
+        let first = || {
+            let found = Cell::new("");
+            let find = |what| {
+                found.set(what);
+                true
             };
-            let wait = || {
-                waited.set(is_freeing);
-                is_freeing
-            };
-            let has_found = search.next(evict, wait);
-            assert_eq!(has_found, evicted.get() || waited.get());
-            made.push(match (evicted.get(), waited.get()) {
-                (true, false) => 'e',
-                (false, true) => 'w',
-                (false, false) => '-',
-                (true, true) => '?',
-            });
+            assert!(discarder.search().next(|| find("idle"), || find("freed")));
+            found.get()
         };
-        // Nothing is being freed at first.
-        for (is_idle, is_freeing) in [
-            (true, true),
-            (true, true),
-            (true, true),
-            (true, false),
-            (false, true),
-            (false, true),
-            (true, true),
-            (false, false),
-            (true, false),
-        ] {
-            next(&mut search, is_idle, is_freeing);
-        }
-        assert_eq!(made, "eweewwe-e");
+        assert_eq!(first(), "idle");
         let (release, slow) = mpsc::channel();
         discarder.free(Slow(slow));
-        // The first call has one that it can wait for, and another one does not.
-        let mut first = discarder.search();
-        let waiting = discarder.progress.call_waits();
-        let mut second = discarder.search();
-        made.clear();
-        next(&mut first, true, true);
-        next(&mut second, true, true);
-        assert_eq!(made, "we");
-        drop((waiting, release));
+        assert_eq!(first(), "freed");
+        let _waiting = discarder.progress.call_waits();
+        assert_eq!(first(), "idle");
+        drop(release);
     }
 
     #[test]

@@ -111,6 +111,7 @@ mod reclaim;
 mod refusals;
 mod requirements;
 mod rewrite;
+mod search;
 mod sections;
 mod shared;
 #[cfg(unix)]
