@@ -97,6 +97,11 @@ impl Drop for Inside {
     }
 }
 
+/// Forgets the calls of threads that a forked child does not have.
+pub(crate) fn forget_others() {
+    INSIDE.store(DEPTH.get(), Ordering::Relaxed);
+}
+
 #[cold]
 fn stay(py: Python<'_>) {
     let ended_by = *ENDED_BY.lock().unwrap_or_else(PoisonError::into_inner);

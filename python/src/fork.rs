@@ -12,7 +12,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use crate::{failures, record, registry, site, stats};
+use crate::{exit, failures, record, registry, site, stats};
 
 type Guard = Box<dyn Any>;
 
@@ -24,10 +24,10 @@ thread_local! {
 /// Holds the locks at each fork from now on.
 pub(crate) fn hold_locks() {
     // SAFETY: the handlers must never be unloaded, and CPython never unloads an extension. In the
-    // child, where libc calls what is async-signal-safe alone, `release` stores to atomics, wakes
-    // threads by a system call, and frees memory: libc keeps its allocator whole over forks.
+    // child, which may do only what is async-signal-safe, they store to atomics, wake threads by a
+    // system call, and free memory: libc keeps its allocator whole over forks.
     unsafe {
-        libc::pthread_atfork(Some(hold), Some(release), Some(release));
+        libc::pthread_atfork(Some(hold), Some(release), Some(begin_child));
     }
 }
 
@@ -43,6 +43,11 @@ extern "C" fn hold() {
     ];
     // A thread that is ending has no state, and a child of it has what luck leaves it.
     let _ = HELD.try_with(|held| held.borrow_mut().extend(guards));
+}
+
+extern "C" fn begin_child() {
+    exit::forget_others();
+    release();
 }
 
 extern "C" fn release() {

@@ -83,6 +83,7 @@ mod _callbox {
             "FFI_TARGET_COMMAND_BUFFER",
             super::xla::TARGET_COMMAND_BUFFER,
         )?;
+        callbox::wasm::watch_forks();
         super::fork::hold_locks();
         let end = pyo3::wrap_pyfunction!(super::exit::end, module)?;
         module

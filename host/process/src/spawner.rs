@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 
 use callbox_core::call::processors;
 use callbox_core::locks::locked;
+use rustix::io::retry_on_intr;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
     test_kill_process, waitid,
@@ -98,8 +99,8 @@ impl Started {
         let handle = self.handle.as_ref();
         let _ = match handle.and_then(|handle| handle.descriptor.as_ref()) {
             Some(descriptor) => {
-                let id = WaitId::PidFd(descriptor.as_fd());
-                waitid(id, WaitIdOptions::EXITED)
+                let id = || WaitId::PidFd(descriptor.as_fd());
+                retry_on_intr(|| waitid(id(), WaitIdOptions::EXITED))
                     .map(drop)
                     .map_err(io::Error::from)
             }

@@ -42,7 +42,7 @@ pub(crate) use self::identity::Identity;
 use self::secret::Secret;
 use crate::code::Code;
 use crate::compiler::CompiledCode;
-use crate::load::{TrustedCode, load};
+use crate::load::{LoadedModule, TrustedCode, load};
 
 /// The options of a cache.
 #[derive(Clone)]
@@ -197,7 +197,7 @@ impl Cache {
         &self,
         engine: &wasmtime::Engine,
         identity: &Identity,
-    ) -> Result<Option<wasmtime::Module>> {
+    ) -> Result<Option<LoadedModule>> {
         let found = self.load(engine, identity);
         found.inspect_err(|status| self.report(identity, CacheProblem::Rejected, status))
     }
@@ -216,11 +216,7 @@ impl Cache {
         Ok(self.read(identity)?.is_some())
     }
 
-    fn load(
-        &self,
-        engine: &wasmtime::Engine,
-        identity: &Identity,
-    ) -> Result<Option<wasmtime::Module>> {
+    fn load(&self, engine: &wasmtime::Engine, identity: &Identity) -> Result<Option<LoadedModule>> {
         let Some((file, entry)) = self.read(identity)? else {
             return Ok(None);
         };

@@ -11,7 +11,7 @@ use crate::compile::compile;
 use crate::compiler::{CompiledCode, CompiledIn};
 use crate::failure::host_exhausted;
 use crate::file::ModuleFile;
-use crate::load::{TrustedCode, load};
+use crate::load::{LoadedModule, TrustedCode, load};
 use crate::loads::After;
 use crate::shared::{Compiled, EngineShared};
 use crate::trap::lacks_memory;
@@ -80,7 +80,7 @@ impl Compiled {
 fn compile_and_load(
     shared: &EngineShared,
     file: &mut ModuleFile,
-) -> Result<(wasmtime::Module, CompiledCode, CompiledIn)> {
+) -> Result<(LoadedModule, CompiledCode, CompiledIn)> {
     let (code, place) = compile(shared, file)?;
     file.drop_bytes();
     // The code may be copied before it is mapped.

@@ -24,6 +24,7 @@ use crate::compiler_threads;
 use crate::failure::{exhausted, host_exhausted, invalid, status};
 use crate::features;
 use crate::fingerprint::fingerprint;
+use crate::fork;
 use crate::panics;
 use crate::rewrite::rewrite;
 use callbox_core::float_mode::FloatMode;
@@ -185,7 +186,10 @@ impl CodeCompiler {
     pub fn new(settings: &CompilerSettings) -> Result<Self> {
         let cannot = |error| host_exhausted(format!("expected a compiler: {error:#}"));
         compiler_threads::start()?;
-        let engine = wasmtime::Engine::new(&settings.config()).map_err(cannot)?;
+        let engine = {
+            let _forks_later = fork::forks_later();
+            wasmtime::Engine::new(&settings.config()).map_err(cannot)?
+        };
         engine.precompile_module(Self::WARM_UP).map_err(cannot)?;
         Ok(Self { engine })
     }

@@ -203,6 +203,8 @@ fn allocate(policy: &Policy, images: bool) -> Result<(wasmtime::Engine, Allocati
     let (mut allocation, mut share) = Allocation::choose(&policy.limits);
     let make = |mut config: wasmtime::Config| {
         config.memory_init_cow(images);
+        // It takes a lock of wasmtime's signal handlers.
+        let _forks_later = fork::forks_later();
         wasmtime::Engine::new(&config)
     };
     let mut made = match allocation {

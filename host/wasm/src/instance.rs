@@ -27,6 +27,7 @@ use crate::frame::FrameImage;
 use crate::memory::GuestMemory;
 use crate::module::Module;
 use crate::quota::Share;
+use crate::shared::Compiled;
 use crate::site::Site;
 use crate::state::{GuestState, NotStarted};
 use crate::trap;
@@ -104,6 +105,8 @@ pub(crate) struct Instance {
     /// The call sites' parts, made when each is first called.
     bound: Box<[Option<Bound>]>,
     healthy: bool,
+    /// Dropped after the store, which has the code, too.
+    _compiled: Arc<Compiled>,
 }
 
 impl Instance {
@@ -174,7 +177,8 @@ impl Instance {
                 let refused = Refused::new(status, store.data());
                 if refused.is_being_freed {
                     let shared = Arc::clone(&store.data().shared);
-                    shared.discarder.free(store);
+                    let compiled = Arc::clone(&module.compiled);
+                    shared.discarder.free((store, compiled));
                 }
                 return Err(refused);
             }
@@ -186,6 +190,7 @@ impl Instance {
             arena: 0,
             bound: std::iter::repeat_with(|| None).take(sites).collect(),
             healthy: true,
+            _compiled: Arc::clone(&module.compiled),
         })
     }
 

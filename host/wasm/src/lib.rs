@@ -148,7 +148,7 @@ pub use compiler::{CodeCompiler, CompileJob, CompiledIn, Compiler, CompilerSetti
 pub use config::{CompileReportSink, Config, LogRecord};
 pub use engine::Engine;
 pub use file::{ModuleFile, inspect};
-pub use fork::PerProcess;
+pub use fork::{PerProcess, watch_forks};
 pub use info::ModuleInfo;
 pub use machine_code::FunctionCode;
 pub use module::Module;

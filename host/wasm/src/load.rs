@@ -4,9 +4,51 @@
     reason = "wasmtime cannot verify compiled code, so that its caller must vouch for it"
 )]
 
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
 #[cfg(feature = "cache")]
 use crate::cache::VerifiedEntry;
 use crate::compiler::CompiledCode;
+use crate::fork;
+
+/// A module whose code is loaded. It is dropped after all else that holds the module: wasmtime then
+/// takes a lock that all engines have in common.
+pub(crate) struct LoadedModule {
+    module: ManuallyDrop<wasmtime::Module>,
+    /// The process that loaded it.
+    generation: u32,
+}
+
+impl LoadedModule {
+    fn new(module: wasmtime::Module) -> Self {
+        Self {
+            module: ManuallyDrop::new(module),
+            generation: fork::generation(),
+        }
+    }
+}
+
+impl Deref for LoadedModule {
+    type Target = wasmtime::Module;
+
+    fn deref(&self) -> &wasmtime::Module {
+        &self.module
+    }
+}
+
+impl Drop for LoadedModule {
+    /// Leaks the module in a forked child, where a thread that does not exist may hold its locks.
+    fn drop(&mut self) {
+        if self.generation == fork::generation() {
+            let _forks_later = fork::forks_later();
+            // SAFETY: the module is dropped here alone, and not used again.
+            unsafe {
+                ManuallyDrop::drop(&mut self.module);
+            }
+        }
+    }
+}
 
 /// Compiled code from a source that callbox vouches for.
 #[derive(Clone, Copy)]
@@ -25,7 +67,7 @@ pub(crate) enum TrustedCode<'a> {
 pub(crate) fn load(
     engine: &wasmtime::Engine,
     code: TrustedCode<'_>,
-) -> wasmtime::Result<wasmtime::Module> {
+) -> wasmtime::Result<LoadedModule> {
     // wasmtime requires unaltered output of its compiler.
     //
     // - Compiled: only `compiler.rs` makes a `CompiledCode`. Its bytes come from
@@ -38,6 +80,9 @@ pub(crate) fn load(
     //
     // Both were made for this engine: the cache compares its identity and `Compiler` its
     // fingerprint, which cover wasmtime's version and settings. wasmtime checks these, too.
+    //
+    // wasmtime notes the code in a map of the whole process.
+    let _forks_later = fork::forks_later();
     let code = match code {
         #[cfg(feature = "cache")]
         TrustedCode::Entry(entry) => entry.code(),
@@ -50,11 +95,12 @@ pub(crate) fn load(
         let mapped = unsafe { wasmtime::Module::deserialize_open_file(engine, file) };
         // A system may forbid to execute pages of a file, and still allow it for copies.
         if mapped.is_ok() {
-            return mapped;
+            return mapped.map(LoadedModule::new);
         }
     }
     let bytes = code.to_bytes()?;
     // SAFETY: the bytes are unaltered output of the compiler, see above. They are in private memory
     // and borrowed for the whole call, which copies them.
-    unsafe { wasmtime::Module::deserialize(engine, bytes) }
+    let module = unsafe { wasmtime::Module::deserialize(engine, bytes) };
+    module.map(LoadedModule::new)
 }

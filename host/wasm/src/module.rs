@@ -42,6 +42,7 @@ pub struct Module {
     /// The module's name in messages.
     pub(crate) label: Arc<str>,
     pub(crate) identity: String,
+    /// After what holds the module, too.
     pub(crate) compiled: Arc<Compiled>,
     /// The memory of calls outside programs.
     pub(crate) outside_programs: Arc<Together>,
@@ -95,7 +96,7 @@ impl Module {
             shared: Arc::clone(shared),
             capabilities,
             exports: Exports::of(module)?,
-            linked: Linked::new(module.clone(), linker),
+            linked: Linked::new(wasmtime::Module::clone(module), linker),
             helpers_from: file.helpers_from(),
             starts: file.starts,
             record_bytes: file.record_bytes,

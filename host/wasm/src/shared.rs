@@ -22,6 +22,7 @@ use crate::failure::status;
 use crate::file::ModuleFile;
 use crate::fingerprint::fingerprint;
 use crate::helpers;
+use crate::load::LoadedModule;
 use crate::loads::Loads;
 use crate::permits::CompilePermits;
 use crate::pool::Pools;
@@ -79,7 +80,7 @@ pub(crate) struct EngineShared {
 
 /// A module's native code, and where it came from.
 pub(crate) struct Compiled {
-    pub(crate) module: wasmtime::Module,
+    pub(crate) module: LoadedModule,
     pub(crate) place: CompiledIn,
     #[cfg(feature = "cache")]
     pub(crate) cache_outcome: CacheOutcome,

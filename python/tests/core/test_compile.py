@@ -256,6 +256,28 @@ def test_a_forked_child_loads_beside_threads_that_load(python):
     """)
 
 
+def test_a_process_forks_while_its_first_host_is_made(python):
+    """The child makes its own, with a compiler of its own."""
+    for number in range(8):
+        python(f"""
+            import os, signal, threading, time, warnings
+            import callbox
+
+            path = os.environ["CALLBOX_GUESTS"] + "/add_n.wasm"
+            thread = threading.Thread(target=callbox.Host)
+            warnings.simplefilter("ignore")
+            thread.start()
+            time.sleep({number / 4000})
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                assert callbox.Host().load(path).compiled_in == "process"
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            thread.join()
+        """)
+
+
 @pytest.mark.parametrize("executable", [None, "", "/bin/sh", "/no/such/python3"])
 def test_without_an_interpreter_modules_are_compiled_here(python, executable):
     python(f"""

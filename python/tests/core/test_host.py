@@ -177,7 +177,7 @@ is_over = True
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
 def test_a_forked_child_waits_for_no_thread_that_logs(guests):
-    """It does not have that thread. Nor does a fork wait for another one, which `logging` delays."""
+    """It does not have that thread. Nor do forks wait for others, which `logging` delays."""
     arguments = [sys.executable, "-W", "ignore", "-c", _LOGS, guests / "faults.wasm"]
     ran = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr[-2000:]

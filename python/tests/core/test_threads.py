@@ -1,5 +1,7 @@
 """Calls that several threads share, from NumPy."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -113,3 +115,40 @@ def test_out_is_restored_when_a_later_piece_fails(host, threads):
     x[:] = 0
     fill(x, out=out, threads=threads)
     assert (out == 7).all()
+
+
+FORKS = """
+import os, sys, threading, time, warnings
+import numpy as np
+import callbox
+
+class Slow:
+    def __array__(self, *args, **options):
+        inside.set()
+        is_over.wait()
+        return np.ones(1, np.float32)
+
+inside, is_over = threading.Event(), threading.Event()
+add_n = callbox.Host().load(os.environ["CALLBOX_GUESTS"] + "/add_n.wasm").add_n
+thread = threading.Thread(target=add_n, args=(Slow(),), kwargs={"n": 1.0})
+thread.start()
+inside.wait()
+warnings.simplefilter("ignore")
+times = []
+for _ in range(4):
+    begun = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    times.append(time.monotonic() - begun)
+is_over.set()
+thread.join()
+# A child that waited would take this long at least.
+print(min(times) < 2)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+def test_a_forked_child_ends_without_waiting_for_calls_of_its_parent(python):
+    assert python(FORKS) == "True\n"
