@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
-use crate::rewrite;
+use crate::{fork, rewrite};
 
 /// SHA-256 of callbox's version and of everything that a file's compiled code depends on: how files
 /// are rewritten, wasmtime's version, the target, the compiler's settings, the features of the
@@ -13,7 +13,11 @@ use crate::rewrite;
 pub(crate) fn fingerprint(engine: &wasmtime::Engine) -> [u8; 32] {
     let mut hasher = Sha256Hasher::default();
     hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
-    hasher.write(&*REWRITING);
+    {
+        // A forked child would wait for the initializer for ever.
+        let _forks_later = fork::forks_later();
+        hasher.write(&*REWRITING);
+    }
     engine.precompile_compatibility_hash().hash(&mut hasher);
     hasher.digest()
 }

@@ -11,6 +11,8 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::fork;
+
 /// The crates whose panics the module causes, as they appear in paths.
 const COMPILER: [&str; 4] = ["cranelift-", "regalloc2-", "wasmparser-", "wasmtime-"];
 
@@ -23,6 +25,8 @@ static COMPILATIONS: AtomicUsize = AtomicUsize::new(0);
 /// The message of a panic.
 pub(crate) fn catch<R>(compile: impl FnOnce() -> R) -> Result<R, String> {
     static HOOK: Once = Once::new();
+    // A forked child would wait for the initializer for ever.
+    let forks_later = (!HOOK.is_completed()).then(fork::forks_later);
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
@@ -31,6 +35,7 @@ pub(crate) fn catch<R>(compile: impl FnOnce() -> R) -> Result<R, String> {
             }
         }));
     });
+    drop(forks_later);
     COMPILATIONS.fetch_add(1, Ordering::Relaxed);
     let outcome = panic::catch_unwind(AssertUnwindSafe(compile));
     COMPILATIONS.fetch_sub(1, Ordering::Relaxed);

@@ -68,7 +68,11 @@ struct State {
 #[must_use]
 pub fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
-    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get))
+    *PROCESSORS.get().unwrap_or_else(|| {
+        // Not in the initializer: a child that is forked meanwhile would wait for it for ever.
+        let found = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        PROCESSORS.get_or_init(|| found)
+    })
 }
 
 /// How long a thread waits awake before it sleeps: as long as waking it may take where its
