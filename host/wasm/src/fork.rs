@@ -102,7 +102,7 @@ impl<T> PerProcess<T> {
         self.find().ok()
     }
 
-    /// The value of this process, or that of the last parent that has one.
+    /// The value of this process, or the last one of its parents, behind which its own belongs.
     #[inline]
     fn find(&self) -> Result<&T, &Self> {
         let mut known = self;
