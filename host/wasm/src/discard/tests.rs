@@ -1,0 +1,130 @@
+//! Tests of what is taken back in the background.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::cell::Cell;
+
+use super::*;
+
+/// Blocks in `drop` until the test releases it.
+struct Slow(mpsc::Receiver<()>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        let _ = self.0.recv();
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(20)
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(30)
+}
+
+#[test]
+fn waits_for_queued_values() {
+    let discarder = Discarder::default();
+    assert!(!discarder.wait(discarder.done(), later(), None));
+    let (release, gate) = mpsc::channel();
+    discarder.free(Slow(gate));
+    let seen = discarder.done();
+    assert!(!discarder.wait(seen, soon(), None));
+    drop(release);
+    assert!(discarder.wait(seen, later(), None));
+    assert!(!discarder.wait(discarder.done(), later(), None));
+    // A value that was dropped before the wait began counts.
+    assert!(discarder.wait(seen, later(), None));
+}
+
+/// The caller waits neither for memories nor for deleters, however many there are.
+#[test]
+fn nothing_is_dropped_on_the_callers_thread() {
+    const COUNT: usize = 100;
+    let discarder = Discarder::default();
+    let (releases, gates): (Vec<_>, Vec<_>) = (0..2 * COUNT).map(|_| mpsc::channel()).unzip();
+    let ran = Arc::new(Mutex::new(0));
+    for (i, gate) in gates.into_iter().enumerate() {
+        if i < COUNT {
+            discarder.free(Slow(gate));
+            continue;
+        }
+        let (slow, ran) = (Slow(gate), Arc::clone(&ran));
+        discarder.run_deleters(move |_| {
+            *locked(&ran) += 1;
+            drop(slow);
+        });
+    }
+    assert_eq!(discarder.done(), 0);
+    drop(releases);
+    while discarder.done() < 2 * COUNT as u64 {
+        discarder.wait(discarder.done(), later(), None);
+    }
+    assert_eq!(*locked(&ran), MOST_DELETERS);
+}
+
+/// Deleters that run on block neither memories nor a call that needs room.
+/// Others wait for what is being freed.
+#[test]
+fn a_search_begins_with_what_no_other_call_waits_for() {
+    let discarder = Discarder::default();
+    let first = || {
+        let found = Cell::new("");
+        let find = |what| {
+            found.set(what);
+            true
+        };
+        assert!(discarder.search().next(|| find("idle"), || find("freed")));
+        found.get()
+    };
+    assert_eq!(first(), "idle");
+    let (release, slow) = mpsc::channel();
+    discarder.free(Slow(slow));
+    assert_eq!(first(), "freed");
+    let _waiting = discarder.progress.call_waits();
+    assert_eq!(first(), "idle");
+    drop(release);
+}
+
+#[test]
+fn deleters_are_stopped_when_there_is_no_room() {
+    let discarder = Discarder::default();
+    for _ in 0..2 {
+        discarder.run_deleters(|token| {
+            while !token.is_cancelled() {
+                thread::sleep(LOOK);
+            }
+        });
+    }
+    let seen = discarder.done();
+    discarder.free(());
+    assert!(discarder.wait(seen, later(), None));
+    while discarder.done() < 3 {
+        assert!(discarder.wait(discarder.done(), later(), None));
+    }
+    // Later deleters are not stopped.
+    let (sender, receiver) = mpsc::channel();
+    discarder.run_deleters(move |token| sender.send(token.is_cancelled()).unwrap());
+    assert_eq!(receiver.recv(), Ok(false));
+}
+
+#[test]
+fn a_cancelled_call_does_not_wait() {
+    let discarder = Discarder::default();
+    let (release, gate) = mpsc::channel::<()>();
+    discarder.free(Slow(gate));
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    assert!(!discarder.wait(discarder.done(), later(), Some(&cancel)));
+    drop(release);
+}
+
+#[test]
+fn a_panic_does_not_end_the_thread() {
+    let discarder = Discarder::default();
+    discarder.run_deleters(|_| std::panic::resume_unwind(Box::new("the sink panics")));
+    let (sender, receiver) = mpsc::channel();
+    discarder.run_deleters(move |_| sender.send(()).unwrap());
+    assert_eq!(receiver.recv(), Ok(()));
+}
