@@ -28,11 +28,10 @@ pub(crate) struct Linked {
 }
 
 impl Drop for Linked {
-    /// In a forked child, leaks the module: dropping it takes locks of wasmtime, which a thread
-    /// that does not exist there may hold.
+    /// In a forked child, leaks what was linked: dropping it takes locks of wasmtime, which a
+    /// thread that does not exist there may hold. `LoadedModule` leaks the module itself.
     fn drop(&mut self) {
         if self.generation != fork::generation() {
-            std::mem::forget(self.module.clone());
             std::mem::forget(Arc::clone(&self.linker));
             std::mem::forget(std::mem::take(&mut self.ready));
         }
