@@ -90,12 +90,17 @@ impl Sites {
         self.quota.has_memory(self.module.least_memory(), limits) && shared.pools.evict_one()
     }
 
-    /// A call that is stopped while it waits reports that, rather than the lack of room.
-    fn check_not_stopped(&self, end: Option<Instant>, cancel: Option<&CancelToken>) -> Result<()> {
+    /// A call that has been stopped `now`, while it waited, reports that rather than the lack of room.
+    fn check_not_stopped(
+        &self,
+        now: Instant,
+        end: Option<Instant>,
+        cancel: Option<&CancelToken>,
+    ) -> Result<()> {
         if cancel.is_some_and(CancelToken::is_cancelled) {
             return Err(self.stopped(Interrupted::Cancelled));
         }
-        if end.is_some_and(|end| Instant::now() >= end) {
+        if end.is_some_and(|end| now >= end) {
             return Err(self.stopped(Interrupted::Deadline));
         }
         Ok(())
@@ -151,7 +156,7 @@ impl Sites {
                     search.next(|| self.evict_one(), wait)
                 }
             } || discarder.wait(seen, deadline, cancel);
-            self.check_not_stopped(own, cancel)?;
+            self.check_not_stopped(Instant::now(), own, cancel)?;
             if !has_room {
                 if looks == LOOKS || refused.missing.is_some() {
                     return Err(refused.status);
@@ -166,14 +171,18 @@ impl Sites {
             }
             match self.try_new_instance(caller) {
                 Err(next) if is_lack_of_room(&next.status) => {
-                    self.check_not_stopped(own, cancel)?;
-                    if Instant::now() >= deadline {
+                    let now = Instant::now();
+                    self.check_not_stopped(now, own, cancel)?;
+                    if now >= deadline {
                         return Err(next.status);
                     }
                     refused = next;
                 }
                 // It ran out of what those before it left, which is no doing of the module's.
-                Err(next) if is_out_of_time(&next.status) => return Err(refused.status),
+                Err(next) if is_out_of_time(&next.status) => {
+                    self.check_not_stopped(Instant::now(), own, cancel)?;
+                    return Err(refused.status);
+                }
                 outcome => return outcome.map_err(|refused| refused.status),
             }
         }
