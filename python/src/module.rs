@@ -69,6 +69,14 @@ fn read(loaded: &RwLock<Option<Arc<Loaded>>>) -> Option<Arc<Loaded>> {
         .clone()
 }
 
+fn free(loaded: &RwLock<Option<Arc<Loaded>>>) {
+    let mut loaded = loaded.write().unwrap_or_else(PoisonError::into_inner);
+    let freed = loaded.take();
+    // Without the lock: dropping a module takes time.
+    drop(loaded);
+    drop(freed);
+}
+
 /// A target of a module.
 pub(crate) struct TargetInfo {
     /// The index of its grants in [`ModuleCore::grants`].
@@ -147,18 +155,20 @@ impl ModuleCore {
             let loaded = Loaded::new(&self.host.engine()?, &self.file, &self.grants)?;
             Ok::<_, Status>(RwLock::new(Some(Arc::new(loaded))))
         })?;
+        if !self.is_open() {
+            // It was closed meanwhile, when this one was not there to be freed.
+            free(loaded);
+        }
         read(loaded).ok_or_else(|| self.closed())
     }
 
     /// Frees the code and the call sites. Calls that run now keep them until they end.
     pub(crate) fn close(self: &Arc<Self>) {
-        self.is_closed.store(true, Ordering::Release);
-        let loaded = self.loaded.of_this_process().and_then(|loaded| {
-            let mut loaded = loaded.write().unwrap_or_else(PoisonError::into_inner);
-            loaded.take()
-        });
+        self.is_closed.swap(true, Ordering::SeqCst);
+        if let Some(loaded) = self.loaded.of_this_process() {
+            free(loaded);
+        }
         crate::registry::forget(self);
-        drop(loaded);
     }
 
     /// # Errors
@@ -172,7 +182,7 @@ impl ModuleCore {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.is_closed.load(Ordering::Acquire)
+        !self.is_closed.load(Ordering::SeqCst)
     }
 
     #[cold]

@@ -161,9 +161,7 @@ impl Instance {
         disarm(&mut store);
         // No look at the stop word interrupts wasmtime while it copies the module's data.
         let instance = instance.and_then(|instance| match store.data().interrupt.check_after() {
-            Err(interrupted) if module.starts && store.data().has_started() => {
-                Err(interrupted.into())
-            }
+            Err(interrupted) if module.starts => Err(interrupted.into()),
             Err(interrupted) => Err(NotStarted(interrupted).into()),
             Ok(()) => Ok(instance),
         });

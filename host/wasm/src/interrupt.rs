@@ -53,14 +53,15 @@ impl Interrupt {
     }
 
     /// Begins another call of the same execution: the limit starts anew, the caller's deadline does
-    /// not.
+    /// not. Returns whether the time starts anew.
     #[inline]
-    pub(crate) fn begin_next_call(&mut self) {
+    pub(crate) fn begin_next_call(&mut self) -> bool {
         if self.is_limit {
             let whole = self.deadline.and_then(Deadline::whole);
             self.deadline = whole.map(Deadline::After);
             self.restart();
         }
+        self.is_limit
     }
 
     fn restart(&mut self) {

@@ -137,8 +137,10 @@ pub(crate) struct GuestState {
     /// The current call's fuel, in the deterministic mode.
     pub(crate) fuel: FuelLeft,
     pub(crate) memory: Option<LinearMemory>,
-    /// Set once the memory was made: before that, no code of the module runs.
-    memory_made: Option<Made>,
+    /// Whether the memory was made: before that, no code of the module runs.
+    is_memory_made: bool,
+    /// The time of the current call in which the host waited for room for the instance.
+    waited: Option<Waited>,
     /// The index of the first helper function (see [`rewrite`](crate::rewrite)), which backtraces
     /// omit.
     pub(crate) helpers_from: u32,
@@ -180,7 +182,8 @@ impl GuestState {
             share,
             fuel: FuelLeft::default(),
             memory: None,
-            memory_made: None,
+            is_memory_made: false,
+            waited: None,
             helpers_from: u32::MAX,
             record_bytes: 0,
             failure: None,
@@ -216,6 +219,7 @@ impl GuestState {
         let limit = policy.limits.deadline.filter(|_| !policy.deterministic);
         self.interrupt
             .begin(options, limit, begun.map(|begun| begun.at));
+        self.waited = begun.map(|begun| Waited::since(begun.at));
         if policy.deterministic {
             let used = begun.map_or(0, |begun| begun.fuel_used);
             self.fuel = FuelLeft::new(&policy.limits, options).without(used);
@@ -228,7 +232,9 @@ impl GuestState {
     /// Begins another call of the same execution, with the limits of a single call.
     #[inline]
     pub(crate) fn begin_next_call(&mut self) {
-        self.interrupt.begin_next_call();
+        if self.interrupt.begin_next_call() {
+            self.waited = None;
+        }
         self.fuel.begin_next_call();
         self.log.refill();
     }
@@ -394,10 +400,9 @@ impl GuestState {
         }
     }
 
-    /// Whether the module's own start has taken as long as the host had waited for room.
-    pub(crate) fn has_started(&self) -> bool {
-        let made = self.memory_made.as_ref();
-        made.is_none_or(|made| made.at.elapsed() >= made.waited)
+    /// Whether most of the call's time so far has passed while the host waited for room.
+    pub(crate) fn has_mostly_waited(&self) -> bool {
+        self.waited.is_some_and(|waited| waited.is_most())
     }
 
     fn clear_callable(&mut self) {
@@ -415,11 +420,23 @@ fn patience(deadline: Option<Instant>) -> Instant {
     now + left.unwrap_or(DELETION).min(DELETION)
 }
 
-/// When a memory was made, and how long the host had waited for room.
+/// A time in which the host waited.
 #[derive(Clone, Copy, Debug)]
-struct Made {
-    at: Instant,
-    waited: Duration,
+struct Waited {
+    begun: Instant,
+    ended: Instant,
+}
+
+impl Waited {
+    fn since(begun: Instant) -> Self {
+        let ended = Instant::now();
+        Self { begun, ended }
+    }
+
+    /// Whether it took longer than what has followed.
+    fn is_most(self) -> bool {
+        self.ended.elapsed() < self.ended.saturating_duration_since(self.begun)
+    }
 }
 
 /// A call was stopped while its instance was made, before any code of the module ran.
@@ -445,13 +462,13 @@ impl wasmtime::ResourceLimiter for GuestState {
     ) -> wasmtime::Result<bool> {
         let begun = Instant::now();
         let grown = self.grow_memory(current, desired, maximum);
-        if self.memory_made.is_some() {
+        if self.is_memory_made {
             return Ok(grown?);
         }
         // The memory is made before any code of the module runs.
-        let at = Instant::now();
-        let waited = at.saturating_duration_since(begun);
-        self.memory_made = Some(Made { at, waited });
+        self.is_memory_made = true;
+        let begun = self.waited.map_or(begun, |waited| waited.begun);
+        self.waited = Some(Waited::since(begun));
         Ok(grown.map_err(NotStarted)?)
     }
 

@@ -37,6 +37,11 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
     match interrupted(error, state) {
         Some(Interrupted::Deadline) => {
             let deadline = state.interrupt.describe_deadline();
+            if state.has_mostly_waited() {
+                let why = "most of which the host had waited for room for the instance";
+                let message = format!("{what} ran past {deadline}, {why}");
+                return Status::new(StatusCode::DeadlineExceeded, Blame::Caller, message);
+            }
             return status!(DeadlineExceeded, Guest, "{what} ran past {deadline}");
         }
         Some(Interrupted::Cancelled) => {

@@ -281,3 +281,31 @@ def test_modules_in_a_forked_child(python):
         print(os.waitpid(child, 0)[1], parent.closed)
     """
     assert python(program) == "0 False\n"
+
+
+def test_a_forked_child_may_close_a_module_that_it_loads(python):
+    """A thread's first call loads it."""
+    program = """
+        import contextlib, os, threading, time, numpy as np, callbox
+        x = np.zeros(3, np.float32)
+        module = callbox.Host().load(os.environ["CALLBOX_GUESTS"] + "/add_n.wasm")
+
+        def call():
+            with contextlib.suppress(callbox.CallError):
+                module.add_n(x, n=1.0)
+                return False
+            return True
+
+        for millis in (0, 1, 3, 10, 30, 100):
+            child = os.fork()
+            if child == 0:
+                thread = threading.Thread(target=call)
+                thread.start()
+                time.sleep(millis / 1e3)
+                module.close()
+                thread.join()
+                os._exit(0 if call() else 1)
+            print(os.waitpid(child, 0)[1], end=" ")
+        print(call())
+    """
+    assert python(program) == "0 0 0 0 0 0 False\n"

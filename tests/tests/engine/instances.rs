@@ -270,3 +270,93 @@ fn one_deadline_is_for_everything_that_a_call_runs() {
     assert_eq!(status.code(), StatusCode::DeadlineExceeded);
     assert_eq!(status.blame(), Blame::Guest);
 }
+
+/// A module whose start, `_initialize` or target `f` loops.
+fn looping(start: &str, initialize: &str, target: &str) -> String {
+    format!(
+        r#"(module
+      (memory (export "memory") 1)
+      (func $start {start}) (start $start)
+      (func (export "_initialize") {initialize})
+      (func (export "f") (param i32) (result i32) {target} (i32.const 0)))"#
+    )
+}
+
+const LOOP: &str = "(loop (br 0))";
+
+fn all_looping() -> [String; 3] {
+    [
+        looping(LOOP, "", ""),
+        looping("", LOOP, ""),
+        looping("", "", LOOP),
+    ]
+}
+
+/// The code and blame of calls of modules that loop, each with an engine whose only instance is
+/// idle.
+fn of_loops_in_a_full_engine(
+    config: impl Fn() -> Config,
+    options: &CallOptions,
+    x: i32,
+) -> Vec<(StatusCode, Blame)> {
+    let of_loop = |text: String| {
+        let engine = Engine::with_config(config()).unwrap();
+        let idle = prepare(&load(&engine, DELETER));
+        let looping = prepare(&load(&engine, &text));
+        call(&idle, x).unwrap();
+        let status = call_with(&looping, options, 0).unwrap_err();
+        assert!(!status.to_string().contains("not called"), "{status}");
+        (status.code(), status.blame())
+    };
+    all_looping().map(of_loop).to_vec()
+}
+
+/// A target `f` of an s32[], whose state has a deleter that logs.
+const DELETER: &str = r#"(module
+  (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (func (export "f.instantiate") (param i32) (result i32)
+    (i32.store offset=40 (local.get 0) (i32.const 16))
+    (i32.const 0))
+  (func (export "f.instantiate.drop") (param i32)
+    (call $log (i32.const 2) (i32.const 0) (i32.const 0)))
+  (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
+
+fn of_one_instance(sink: Sink, deterministic: bool) -> Config {
+    Config {
+        policy: Policy {
+            limits: Limits {
+                instances: 1,
+                fuel: 1_000_000,
+                ..Limits::default()
+            },
+            deterministic,
+            isolation: Isolation::Executable,
+            grants: Grants::log(LogLevel::Trace),
+            ..Policy::default()
+        },
+        log: Some(Arc::new(sink)),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn a_loop_is_to_blame_although_another_instance_makes_way_first() {
+    let options = deadline(Deadline::After(Duration::from_millis(300)));
+    let late = (StatusCode::DeadlineExceeded, Blame::Guest);
+    let each = of_loops_in_a_full_engine(|| of_one_instance(ignore, false), &options, 0);
+    assert_eq!(each, [late; 3]);
+    let options = CallOptions::default();
+    let each = of_loops_in_a_full_engine(|| of_one_instance(ignore, true), &options, 0);
+    assert_eq!(each, [late; 3]);
+}
+
+/// The deleter's log holds up the call for two thirds of its deadline.
+#[test]
+fn a_loop_is_not_to_blame_if_the_host_waited_for_most_of_the_time() {
+    let config = || of_one_instance(|_| thread::sleep(Duration::from_millis(400)), false);
+    let options = deadline(Deadline::After(Duration::from_millis(600)));
+    let late = (StatusCode::DeadlineExceeded, Blame::Caller);
+    let each = of_loops_in_a_full_engine(config, &options, 0);
+    assert_eq!(each, [late; 3]);
+}

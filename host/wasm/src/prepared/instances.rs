@@ -178,9 +178,9 @@ impl Sites {
                     }
                     refused = next;
                 }
-                // It ran out of what those before it left, which is no doing of the module's.
-                Err(next) if is_out_of_time(&next.status) => {
-                    self.check_not_stopped(Instant::now(), own, cancel)?;
+                // It ran out of the fuel that those before it left, which is no doing of the
+                // module's.
+                Err(next) if refused.fuel_used > 0 && is_out_of_time(&next.status) => {
                     return Err(refused.status);
                 }
                 outcome => return outcome.map_err(|refused| refused.status),
