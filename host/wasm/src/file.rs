@@ -41,6 +41,8 @@ pub struct ModuleFile {
     functions: u32,
     /// Whether an instance begins with a function or with data of the module.
     pub(crate) starts: bool,
+    /// Whether it begins with a function.
+    pub(crate) has_start: bool,
     /// [`Sections::record_bytes`].
     pub(crate) record_bytes: u64,
     name: Option<Arc<str>>,
@@ -56,6 +58,7 @@ struct Contents {
     info: ModuleInfo,
     functions: u32,
     starts: bool,
+    has_start: bool,
     record_bytes: u64,
 }
 
@@ -119,6 +122,7 @@ impl ModuleFile {
             info: Arc::new(contents.info),
             functions: contents.functions,
             starts: contents.starts,
+            has_start: contents.has_start,
             record_bytes: contents.record_bytes,
             name: None,
             limits: FileLimits::of(limits),
@@ -278,6 +282,7 @@ impl Contents {
             digest,
             functions: sections.functions.len() as u32,
             starts: sections.starts,
+            has_start: sections.has_start,
             record_bytes: sections.record_bytes(),
             info: ModuleInfo {
                 sha256: hex::encode(digest),

@@ -24,9 +24,11 @@ use crate::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
 use crate::discard::LARGE;
 use crate::failure::caller_exhausted;
 use crate::frame::FrameImage;
+use crate::held_up::Making;
 use crate::memory::GuestMemory;
 use crate::module::Module;
-use crate::quota::Share;
+use crate::places::{Place, Turn};
+use crate::quota::{Share, too_many};
 use crate::shared::Compiled;
 use crate::site::Site;
 use crate::state::{GuestState, NotStarted};
@@ -60,6 +62,8 @@ pub(crate) struct Refused {
     /// Whether what was made of it is freed in the background, which makes no more room than there
     /// was.
     pub(crate) is_being_freed: bool,
+    /// The call's turn, if it lacked a place among the engine's instances.
+    pub(crate) turn: Option<Turn>,
 }
 
 impl Refused {
@@ -69,6 +73,7 @@ impl Refused {
             missing: state.missing,
             fuel_used: state.fuel.used(),
             is_being_freed: state.share.memory_bytes() >= LARGE,
+            turn: None,
         }
     }
 }
@@ -80,6 +85,7 @@ impl From<Status> for Refused {
             missing: None,
             fuel_used: 0,
             is_being_freed: false,
+            turn: None,
         }
     }
 }
@@ -110,14 +116,20 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Instantiates a module and reserves an arena for its call sites.
+    /// Instantiates a module and reserves an arena for its call sites. A call that was refused a
+    /// place has a `turn`.
     pub(crate) fn new(
         module: &Module,
         purpose: Purpose,
-        share: Share,
+        mut share: Share,
+        turn: Option<Turn>,
         caller: Caller<'_>,
     ) -> Result<Self, Refused> {
-        Self::start(module, purpose, share, caller).map_err(|refused| Refused {
+        let made = place(module, turn).and_then(|place| {
+            share.set_place(Some(place));
+            Self::start(module, purpose, share, caller)
+        });
+        made.map_err(|refused| Refused {
             status: refused.status.context(&module.label),
             ..refused
         })
@@ -126,11 +138,9 @@ impl Instance {
     fn start(
         module: &Module,
         purpose: Purpose,
-        mut share: Share,
+        share: Share,
         caller: Caller<'_>,
     ) -> Result<Self, Refused> {
-        let shared = &module.shared;
-        share.enter(&shared.instances, shared.policy.limits.instances)?;
         let mut store = new_store(module, share, caller)?;
         // The instance outlives the execution that makes it, and must not depend on it.
         let execution = store.data_mut().detach_execution();
@@ -159,12 +169,16 @@ impl Instance {
             module.linked.pre(store)?.instantiate(store)
         });
         disarm(&mut store);
+        if !module.has_start {
+            store.data_mut().note_made();
+        }
         // No look at the stop word interrupts wasmtime while it copies the module's data.
         let instance = instance.and_then(|instance| match store.data().interrupt.check_after() {
             Err(interrupted) if module.starts => Err(interrupted.into()),
             Err(interrupted) => Err(NotStarted(interrupted).into()),
             Ok(()) => Ok(instance),
         });
+        let pool_is_full = matches!(&instance, Err(error) if trap::is_full_pool(error));
         let started = match instance {
             Ok(instance) => started(module, Exporter(instance), &mut store, WHAT),
             Err(error) => Err(trap::status_of(&error, store.data_mut(), WHAT)),
@@ -172,7 +186,11 @@ impl Instance {
         let (exports, memory) = match started {
             Ok(started) => started,
             Err(status) => {
-                let refused = Refused::new(status, store.data());
+                let mut refused = Refused::new(status, store.data());
+                if pool_is_full {
+                    let place = store.data_mut().share.set_place(None);
+                    refused.turn = place.map(Turn::with);
+                }
                 if refused.is_being_freed {
                     let shared = Arc::clone(&store.data().shared);
                     let compiled = Arc::clone(&module.compiled);
@@ -354,6 +372,20 @@ impl Instance {
     }
 }
 
+/// A place among the engine's instances.
+fn place(module: &Module, turn: Option<Turn>) -> Result<Place, Refused> {
+    let shared = &module.shared;
+    let most = shared.policy.limits.instances;
+    let place = match turn {
+        Some(turn) => turn.take(),
+        None => shared.places.take(most as usize),
+    };
+    place.map_err(|turn| Refused {
+        turn: Some(turn),
+        ..too_many(most).into()
+    })
+}
+
 /// The exports of an instance that was made, and its memory.
 ///
 /// # Errors
@@ -378,6 +410,7 @@ fn new_store(
     share: Share,
     caller: Caller<'_>,
 ) -> Result<Store<GuestState>, Refused> {
+    let making = Making::begin(caller.begun.map(|begun| begun.at));
     let shared = &module.shared;
     // The ticker may hold a lock in a forked child, which has no ticker.
     shared.check_process("the module")?;
@@ -388,7 +421,8 @@ fn new_store(
     })?;
     let watch = shared.ticker.lease(&shared.engine)?;
     drop(room);
-    let mut state = GuestState::new(Arc::clone(shared), &module.grants, share, watch);
+    let state_shared = Arc::clone(shared);
+    let mut state = GuestState::new(state_shared, &module.grants, share, watch, making);
     state.helpers_from = module.helpers_from;
     state.record_bytes = module.record_bytes;
     state.capabilities = module.capabilities.for_instance(shared);

@@ -57,7 +57,7 @@ impl Interrupt {
     #[inline]
     pub(crate) fn begin_next_call(&mut self) -> bool {
         if self.is_limit {
-            let whole = self.deadline.and_then(Deadline::whole);
+            let whole = self.whole();
             self.deadline = whole.map(Deadline::After);
             self.restart();
         }
@@ -162,9 +162,14 @@ impl Interrupt {
         Ok(())
     }
 
+    /// The time that the call has, if it is known.
+    pub(crate) fn whole(&self) -> Option<Duration> {
+        self.deadline.and_then(Deadline::whole)
+    }
+
     /// The deadline, for a message.
     pub(crate) fn describe_deadline(&self) -> String {
-        match self.deadline.and_then(Deadline::whole) {
+        match self.whole() {
             Some(whole) => format!("its deadline of {whole:?}"),
             None => "its deadline".to_owned(),
         }

@@ -34,6 +34,8 @@ pub struct Module {
     pub(crate) helpers_from: u32,
     /// Whether an instance begins with a function or with data of the module.
     pub(crate) starts: bool,
+    /// Whether it begins with a function.
+    pub(crate) has_start: bool,
     /// The bytes of an instance's record.
     pub(crate) record_bytes: u64,
     info: Arc<ModuleInfo>,
@@ -99,6 +101,7 @@ impl Module {
             linked: Linked::new(wasmtime::Module::clone(module), linker),
             helpers_from: file.helpers_from(),
             starts: file.starts,
+            has_start: file.has_start,
             record_bytes: file.record_bytes,
             identity: format!("{} of engine {} with {grants:?}", info.sha256, shared.id),
             grants: grants.clone(),

@@ -10,6 +10,7 @@ use callbox_core::policy::Limits;
 use callbox_core::values::{Result, Status};
 
 use crate::failure::caller_exhausted;
+use crate::places::Place;
 use crate::pool::Pools;
 use crate::shared::Evict;
 
@@ -52,8 +53,8 @@ impl fmt::Debug for Together {
 #[derive(Debug)]
 pub(crate) struct Share {
     quota: Arc<Quota>,
-    /// The number of the engine's instances, once this one counts.
-    engine: Option<Arc<AtomicUsize>>,
+    /// Its place among the engine's instances, once it has one.
+    place: Option<Place>,
     memory_bytes: usize,
     /// The size before the last growth.
     before: usize,
@@ -110,7 +111,7 @@ impl Quota {
         }
         Ok(Share {
             quota: Arc::clone(self),
-            engine: None,
+            place: None,
             memory_bytes: 0,
             before: 0,
             is_at_once: false,
@@ -119,17 +120,9 @@ impl Quota {
 }
 
 impl Share {
-    /// Counts the instance among those of its engine.
-    ///
-    /// # Errors
-    /// RESOURCE_EXHAUSTED, blamed on the caller, if the engine has `most` already.
-    pub(crate) fn enter(&mut self, engine: &Arc<AtomicUsize>, most: u32) -> Result<()> {
-        let one_more = |count| (count < most as usize).then_some(count + 1);
-        if !try_add(engine, one_more) {
-            return Err(too_many(most));
-        }
-        self.engine = Some(Arc::clone(engine));
-        Ok(())
+    /// Takes a place among the instances of its engine, or gives it back.
+    pub(crate) fn set_place(&mut self, place: Option<Place>) -> Option<Place> {
+        std::mem::replace(&mut self.place, place)
     }
 
     /// Grows the memory to `size` bytes, unless all instances together would exceed `limit` bytes.
@@ -198,9 +191,6 @@ pub(crate) fn too_many(most: u32) -> Status {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if let Some(engine) = &self.engine {
-            engine.fetch_sub(1, Ordering::Relaxed);
-        }
         self.quota.instances.fetch_sub(1, Ordering::Relaxed);
         self.give_back(self.memory_bytes);
     }

@@ -126,6 +126,8 @@ pub(crate) struct Sections<'a> {
     pub(crate) tables: Vec<u64>,
     /// Whether an instance begins with a function or with data of the module.
     pub(crate) starts: bool,
+    /// Whether it begins with a function.
+    pub(crate) has_start: bool,
     /// The contents of the section `callbox.targets`.
     pub(crate) metadata: Option<Vec<u8>>,
     /// The number of globals, imported ones included.
@@ -153,6 +155,7 @@ impl<'a> Sections<'a> {
             memory: None,
             tables: Vec::new(),
             starts: false,
+            has_start: false,
             metadata: None,
             globals: 0,
             segments: 0,
@@ -293,7 +296,7 @@ impl<'a> Sections<'a> {
                     self.export(export?);
                 }
             }
-            Payload::StartSection { .. } => self.starts = true,
+            Payload::StartSection { .. } => (self.starts, self.has_start) = (true, true),
             Payload::CustomSection(section) if section.name() == abi::METADATA_SECTION => {
                 self.add_metadata(section.data())?;
             }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+#[cfg(feature = "capabilities")]
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use callbox_core::call::Threads;
@@ -25,6 +27,7 @@ use crate::helpers;
 use crate::load::LoadedModule;
 use crate::loads::Loads;
 use crate::permits::CompilePermits;
+use crate::places::Places;
 use crate::pool::Pools;
 use crate::quota::Together;
 use crate::reclaim;
@@ -54,8 +57,8 @@ pub(crate) struct EngineShared {
     pub(crate) address_space: AddressSpace,
     /// Dropped after the engine, whose pool it counts.
     _pool_share: PoolShare,
-    /// The instances of all modules.
-    pub(crate) instances: Arc<AtomicUsize>,
+    /// Those for the instances of all modules.
+    pub(crate) places: Arc<Places>,
     pub(crate) ticker: Ticker,
     pub(crate) discarder: Discarder,
     pub(crate) compiler: Option<Arc<dyn Compiler>>,
@@ -126,7 +129,7 @@ impl EngineShared {
             address_space,
             allocation,
             _pool_share: pool_share,
-            instances: Arc::default(),
+            places: Arc::default(),
             ticker,
             discarder: Discarder::default(),
             compiler: config.compiler,

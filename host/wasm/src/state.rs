@@ -16,6 +16,7 @@ use crate::capabilities::InstanceCapabilities;
 use crate::claim::LinearMemory;
 use crate::failure::{caller_exhausted, exhausted};
 use crate::fuel::FuelLeft;
+use crate::held_up::{HeldUp, Making};
 use crate::instance::Begun;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::log::GuestLog;
@@ -139,8 +140,10 @@ pub(crate) struct GuestState {
     pub(crate) memory: Option<LinearMemory>,
     /// Whether the memory was made: before that, no code of the module runs.
     is_memory_made: bool,
-    /// The time of the current call in which the host waited for room for the instance.
-    waited: Option<Waited>,
+    /// Measures the making of the instance.
+    making: Making,
+    /// What held up the current call, if its instance was made for it.
+    held_up: Option<HeldUp>,
     /// The index of the first helper function (see [`rewrite`](crate::rewrite)), which backtraces
     /// omit.
     pub(crate) helpers_from: u32,
@@ -174,6 +177,7 @@ impl GuestState {
         grants: &Grants,
         share: Share,
         watch: Lease,
+        making: Making,
     ) -> Self {
         Self {
             log: GuestLog::new(&shared, grants),
@@ -183,7 +187,8 @@ impl GuestState {
             fuel: FuelLeft::default(),
             memory: None,
             is_memory_made: false,
-            waited: None,
+            making,
+            held_up: None,
             helpers_from: u32::MAX,
             record_bytes: 0,
             failure: None,
@@ -219,7 +224,7 @@ impl GuestState {
         let limit = policy.limits.deadline.filter(|_| !policy.deterministic);
         self.interrupt
             .begin(options, limit, begun.map(|begun| begun.at));
-        self.waited = begun.map(|begun| Waited::since(begun.at));
+        self.held_up = None;
         if policy.deterministic {
             let used = begun.map_or(0, |begun| begun.fuel_used);
             self.fuel = FuelLeft::new(&policy.limits, options).without(used);
@@ -233,7 +238,7 @@ impl GuestState {
     #[inline]
     pub(crate) fn begin_next_call(&mut self) {
         if self.interrupt.begin_next_call() {
-            self.waited = None;
+            self.held_up = None;
         }
         self.fuel.begin_next_call();
         self.log.refill();
@@ -400,9 +405,16 @@ impl GuestState {
         }
     }
 
-    /// Whether most of the call's time so far has passed while the host waited for room.
-    pub(crate) fn has_mostly_waited(&self) -> bool {
-        self.waited.is_some_and(|waited| waited.is_most())
+    /// Notes what has held up the call before the guest's code runs.
+    pub(crate) fn note_made(&mut self) {
+        self.held_up = Some(self.making.held_up());
+    }
+
+    /// How long the call was held up, if that is why it is late.
+    pub(crate) fn held_up(&self) -> Option<Duration> {
+        let whole = self.interrupt.whole();
+        let held_up = self.held_up.filter(|held_up| held_up.is_to_blame(whole));
+        held_up.map(|held_up| held_up.time)
     }
 
     fn clear_callable(&mut self) {
@@ -418,25 +430,6 @@ fn patience(deadline: Option<Instant>) -> Instant {
     let now = Instant::now();
     let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
     now + left.unwrap_or(DELETION).min(DELETION)
-}
-
-/// A time in which the host waited.
-#[derive(Clone, Copy, Debug)]
-struct Waited {
-    begun: Instant,
-    ended: Instant,
-}
-
-impl Waited {
-    fn since(begun: Instant) -> Self {
-        let ended = Instant::now();
-        Self { begun, ended }
-    }
-
-    /// Whether it took longer than what has followed.
-    fn is_most(self) -> bool {
-        self.ended.elapsed() < self.ended.saturating_duration_since(self.begun)
-    }
 }
 
 /// A call was stopped while its instance was made, before any code of the module ran.
@@ -460,15 +453,13 @@ impl wasmtime::ResourceLimiter for GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let begun = Instant::now();
         let grown = self.grow_memory(current, desired, maximum);
         if self.is_memory_made {
             return Ok(grown?);
         }
         // The memory is made before any code of the module runs.
         self.is_memory_made = true;
-        let begun = self.waited.map_or(begun, |waited| waited.begun);
-        self.waited = Some(Waited::since(begun));
+        self.note_made();
         Ok(grown.map_err(NotStarted)?)
     }
 

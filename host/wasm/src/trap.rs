@@ -37,10 +37,13 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
     match interrupted(error, state) {
         Some(Interrupted::Deadline) => {
             let deadline = state.interrupt.describe_deadline();
-            if state.has_mostly_waited() {
-                let why = "most of which the host had waited for room for the instance";
-                let message = format!("{what} ran past {deadline}, {why}");
-                return Status::new(StatusCode::DeadlineExceeded, Blame::Caller, message);
+            if let Some(time) = state.held_up() {
+                let millis = time.as_millis();
+                return status!(
+                    DeadlineExceeded,
+                    Caller,
+                    "{what} ran past {deadline}: its instance was held up for {millis} ms"
+                );
             }
             return status!(DeadlineExceeded, Guest, "{what} ran past {deadline}");
         }
@@ -49,7 +52,7 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
         }
         None => {}
     }
-    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+    if is_full_pool(error) {
         // An instance no longer counts, but its place in the pool is not yet free.
         return too_many(state.shared.policy.limits.instances);
     }
@@ -77,6 +80,11 @@ fn interrupted(error: &wasmtime::Error, state: &GuestState) -> Option<Interrupte
         Some(_) => None,
         None => error.downcast_ref().copied(),
     }
+}
+
+/// Whether wasmtime's pool has no room for an instance.
+pub(crate) fn is_full_pool(error: &wasmtime::Error) -> bool {
+    error.is::<wasmtime::PoolConcurrencyLimitError>()
 }
 
 /// Whether the operating system refused memory or address space.

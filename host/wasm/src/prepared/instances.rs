@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::Sites;
 use crate::instance::{Begun, Caller, Instance, Purpose, Refused, check_stack, not_called};
 use crate::interrupt::Interrupted;
+use crate::places::Turn;
 use crate::pool::Lease;
 use crate::quota::Share;
 use crate::reclaim::Reclaim;
@@ -36,7 +37,7 @@ impl Sites {
             Some(instance) => instance.begin(caller),
             none => {
                 let share = self.share().ok()?.at_once();
-                let mut made = self.make(share, caller).ok()?;
+                let mut made = self.make(share, None, caller).ok()?;
                 made.be_patient();
                 *none = Some(made);
             }
@@ -51,7 +52,7 @@ impl Sites {
         // Eviction would not help.
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
         let (seen, reclaim) = (shared.discarder.done(), Reclaim::new());
-        match self.try_new_instance(caller) {
+        match self.try_new_instance(None, caller) {
             Err(refused) if is_lack_of_room(&refused.status) => {
                 // What it takes until then is part of the call's time.
                 let at = reclaim.begun();
@@ -106,20 +107,29 @@ impl Sites {
         Ok(())
     }
 
-    fn try_new_instance(&self, caller: Caller<'_>) -> Result<Instance, Refused> {
-        self.make(self.share()?, caller)
+    fn try_new_instance(
+        &self,
+        turn: Option<Turn>,
+        caller: Caller<'_>,
+    ) -> Result<Instance, Refused> {
+        self.make(self.share()?, turn, caller)
     }
 
     fn share(&self) -> Result<Share> {
         self.quota.share(&self.module.shared.policy.limits)
     }
 
-    fn make(&self, share: Share, caller: Caller<'_>) -> Result<Instance, Refused> {
+    fn make(
+        &self,
+        share: Share,
+        turn: Option<Turn>,
+        caller: Caller<'_>,
+    ) -> Result<Instance, Refused> {
         let purpose = Purpose {
             arena_size: self.arena_size,
             sites: self.sites.len(),
         };
-        Instance::new(&self.module, purpose, share, caller)
+        Instance::new(&self.module, purpose, share, turn, caller)
     }
 
     /// Waits for room, and makes an instance. `seen` is the number of instances that had been taken
@@ -169,7 +179,7 @@ impl Sites {
                 // Each attempt counts those before it, too.
                 begun.fuel_used = begun.fuel_used.max(refused.fuel_used);
             }
-            match self.try_new_instance(caller) {
+            match self.try_new_instance(refused.turn.take(), caller) {
                 Err(next) if is_lack_of_room(&next.status) => {
                     let now = Instant::now();
                     self.check_not_stopped(now, own, cancel)?;
