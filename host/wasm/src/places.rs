@@ -15,6 +15,8 @@ struct State {
     taken: usize,
     /// What the calls that wait are given, the first one first. While any waits, no place is free.
     waiting: VecDeque<Arc<Given>>,
+    /// The places that were given to calls which have yet to take them.
+    given: usize,
 }
 
 /// The place that a call was given while it waited.
@@ -36,6 +38,11 @@ impl Places {
         let places = Arc::clone(self);
         Err(Turn { places, given })
     }
+
+    /// Whether a call was given a place that it has yet to take: its instance may soon be idle.
+    pub(crate) fn is_one_given(&self) -> bool {
+        locked(&self.0).given > 0
+    }
 }
 
 /// A place that is taken, given back when it is dropped.
@@ -46,7 +53,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut state = locked(&self.0.0);
         match state.waiting.pop_front() {
-            Some(first) => *locked(&first) = Some(Self(Arc::clone(&self.0))),
+            Some(first) => {
+                state.given += 1;
+                *locked(&first) = Some(Self(Arc::clone(&self.0)));
+            }
             None => state.taken -= 1,
         }
     }
@@ -63,6 +73,7 @@ impl Turn {
     /// The turn of a call that has a place, and waits for something else.
     pub(crate) fn with(place: Place) -> Self {
         let places = Arc::clone(&place.0);
+        locked(&places.0).given += 1;
         let given = Arc::new(Mutex::new(Some(place)));
         Self { places, given }
     }
@@ -73,7 +84,9 @@ impl Turn {
     /// The turn itself, if there is none yet.
     pub(crate) fn take(self) -> Result<Place, Self> {
         let given = locked(&self.given).take();
-        given.ok_or(self)
+        let place = given.ok_or(self)?;
+        locked(&place.0.0).given -= 1;
+        Ok(place)
     }
 }
 
@@ -83,6 +96,9 @@ impl Drop for Turn {
         state
             .waiting
             .retain(|given| !Arc::ptr_eq(given, &self.given));
+        if locked(&self.given).is_some() {
+            state.given -= 1;
+        }
     }
 }
 
@@ -107,7 +123,9 @@ mod tests {
         // It is given to the first, so that none that comes now has it.
         let fourth = places.take(2).unwrap_err();
         let second = second.take().unwrap_err();
+        assert!(places.is_one_given());
         let one = first.take().unwrap();
+        assert!(!places.is_one_given());
         drop(two);
         // A call that gives up leaves its place to the next.
         drop(second);
@@ -115,6 +133,7 @@ mod tests {
         drop(Turn::with(one));
         let one = fourth.take().unwrap();
         assert_eq!(taken(&places), 2);
+        assert!(!places.is_one_given());
         drop((one, two));
         assert_eq!(taken(&places), 0);
         assert!(locked(&places.0).waiting.is_empty());

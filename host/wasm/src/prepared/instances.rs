@@ -1,5 +1,6 @@
 //! Instances for the calls of an executable: idle ones, new ones, and the wait for room.
 
+use std::thread;
 use std::time::Instant;
 
 use super::Sites;
@@ -168,10 +169,13 @@ impl Sites {
             } || discarder.wait(seen, deadline, cancel);
             self.check_not_stopped(Instant::now(), own, cancel)?;
             if !has_room {
-                if looks == LOOKS || refused.missing.is_some() {
+                if refused.turn.is_some() && shared.places.is_one_given() {
+                    thread::yield_now();
+                } else if looks == LOOKS || refused.missing.is_some() {
                     return Err(refused.status);
+                } else {
+                    looks += 1;
                 }
-                looks += 1;
             }
             seen = shared.discarder.done();
             reclaim.begin();
