@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use callbox_core::call::CancelToken;
 use callbox_core::locks::locked;
 
+use crate::places::Turn;
 use crate::search::Search;
 
 /// The smallest memory that is freed in the background. Less takes a fraction of a millisecond.
@@ -29,8 +30,11 @@ const MOST_DELETERS: usize = 16;
 /// all. Others may take the place that becomes free, so that a call may wait many times.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// The interval at which a call that waits for room checks its cancel token.
+/// The interval at which a call that waits for room checks its cancel token and its turn.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// The interval at which a call that waits for an instance that helps looks for an idle one again.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 static FREED: AtomicU64 = AtomicU64::new(0);
 
@@ -193,15 +197,28 @@ impl Discarder {
             return;
         };
         let mut done = self.done();
-        while done < all && self.wait_for_freed(done, deadline, cancel) {
+        while done < all && self.wait_for_freed(done, None, deadline, cancel) {
             done = self.done();
         }
     }
 
-    /// Waits until more than `seen` instances were taken back. Returns false if none is waiting, at
-    /// `deadline`, or once the caller cancels.
-    pub(crate) fn wait(&self, seen: u64, deadline: Instant, cancel: Option<&CancelToken>) -> bool {
-        self.wait_while(|counts| counts.waiting > 0, seen, deadline, cancel)
+    /// Waits until more than `seen` instances were taken back, until the call has its place, or
+    /// until it is time to look for an idle instance again: one that helps may do so for long.
+    /// Returns false if none is waiting, at `deadline`, or once the caller cancels.
+    pub(crate) fn wait(
+        &self,
+        seen: u64,
+        turn: Option<&Turn>,
+        deadline: Instant,
+        cancel: Option<&CancelToken>,
+    ) -> bool {
+        let may_help = |counts: &Counts| counts.waiting > 0;
+        let end = deadline.min(Instant::now() + LOOK_AGAIN);
+        if self.wait_while(may_help, seen, turn, end, cancel) {
+            return true;
+        }
+        let is_cancelled = cancel.is_some_and(CancelToken::is_cancelled);
+        !is_cancelled && Instant::now() < deadline && may_help(&locked(&self.progress.counts))
     }
 
     /// Waits like [`wait`](Self::wait), but for no instance that helps: its memory is not freed,
@@ -209,16 +226,18 @@ impl Discarder {
     pub(crate) fn wait_for_freed(
         &self,
         seen: u64,
+        turn: Option<&Turn>,
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
-        self.wait_while(|counts| counts.freeing() > 0, seen, deadline, cancel)
+        self.wait_while(|counts| counts.freeing() > 0, seen, turn, deadline, cancel)
     }
 
     fn wait_while(
         &self,
         may_help: impl Fn(&Counts) -> bool,
         seen: u64,
+        turn: Option<&Turn>,
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
@@ -233,6 +252,10 @@ impl Discarder {
                 .wait(&may_help, seen, deadline.min(now + LOOK));
             if let Some(outcome) = is_waiting {
                 return outcome;
+            }
+            // It may be that of an instance that was not taken back here.
+            if turn.is_some_and(Turn::has_place) {
+                return true;
             }
             let is_cancelled = cancel.is_some_and(CancelToken::is_cancelled);
             if is_cancelled || Instant::now() >= deadline {

@@ -78,6 +78,11 @@ impl Turn {
         Self { places, given }
     }
 
+    /// Whether the call was given a place.
+    pub(crate) fn has_place(&self) -> bool {
+        locked(&self.given).is_some()
+    }
+
     /// Takes the place that was given to the call.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ impl Freeing {
     pub(crate) fn wait(&self, end: Instant, cancel: Option<&CancelToken>) -> bool {
         self.0.iter().any(|(engine, all)| {
             let done = engine.discarder.done();
-            done < *all && engine.discarder.wait_for_freed(done, end, cancel)
+            done < *all && engine.discarder.wait_for_freed(done, None, end, cancel)
         })
     }
 }
@@ -62,7 +62,7 @@ impl Freeing {
 fn wait(engines: &[Arc<EngineShared>], end: Instant, cancel: Option<&CancelToken>) -> bool {
     engines.iter().any(|engine| {
         let discarder = &engine.discarder;
-        discarder.wait_for_freed(discarder.done(), end, cancel)
+        discarder.wait_for_freed(discarder.done(), None, end, cancel)
     })
 }
 

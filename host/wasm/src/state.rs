@@ -315,7 +315,7 @@ impl GuestState {
             let search = search.get_or_insert_with(|| discarder.search());
             let has_found = search.next(
                 || self.share.evict_one(),
-                || discarder.wait_for_freed(freed, end, cancel.as_ref()),
+                || discarder.wait_for_freed(freed, None, end, cancel.as_ref()),
             );
             self.interrupt.check()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {

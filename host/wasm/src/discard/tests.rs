@@ -5,6 +5,7 @@
 use std::cell::Cell;
 
 use super::*;
+use crate::places::Places;
 
 /// Blocks in `drop` until the test releases it.
 struct Slow(mpsc::Receiver<()>);
@@ -26,16 +27,16 @@ fn later() -> Instant {
 #[test]
 fn waits_for_queued_values() {
     let discarder = Discarder::default();
-    assert!(!discarder.wait(discarder.done(), later(), None));
+    assert!(!discarder.wait(discarder.done(), None, later(), None));
     let (release, gate) = mpsc::channel();
     discarder.free(Slow(gate));
     let seen = discarder.done();
-    assert!(!discarder.wait(seen, soon(), None));
+    assert!(!discarder.wait(seen, None, soon(), None));
     drop(release);
-    assert!(discarder.wait(seen, later(), None));
-    assert!(!discarder.wait(discarder.done(), later(), None));
+    assert!(discarder.wait(seen, None, later(), None));
+    assert!(!discarder.wait(discarder.done(), None, later(), None));
     // A value that was dropped before the wait began counts.
-    assert!(discarder.wait(seen, later(), None));
+    assert!(discarder.wait(seen, None, later(), None));
 }
 
 /// The caller waits neither for memories nor for deleters, however many there are.
@@ -59,9 +60,33 @@ fn nothing_is_dropped_on_the_callers_thread() {
     assert_eq!(discarder.done(), 0);
     drop(releases);
     while discarder.done() < 2 * COUNT as u64 {
-        discarder.wait(discarder.done(), later(), None);
+        discarder.wait(discarder.done(), None, later(), None);
     }
     assert_eq!(*locked(&ran), MOST_DELETERS);
+}
+
+/// An instance may give its place back without being taken back here, or become idle.
+#[test]
+fn a_wait_ends_when_the_call_has_its_place_or_should_look_again() {
+    let discarder = Discarder::default();
+    let (release, gate) = mpsc::channel();
+    discarder.free(Slow(gate));
+    let places = Arc::new(Places::default());
+    let place = places.take(1).unwrap();
+    let turn = places.take(1).unwrap_err();
+    let seen = discarder.done();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            thread::sleep(Duration::from_millis(10));
+            drop(place);
+        });
+        assert!(discarder.wait_for_freed(seen, Some(&turn), later(), None));
+    });
+    assert!(turn.has_place());
+    drop(release);
+    assert!(discarder.wait_for_freed(seen, None, later(), None));
+    let _helping = discarder.helping();
+    assert!(discarder.wait(discarder.done(), None, later(), None));
 }
 
 /// Deleters that run on block neither memories nor a call that needs room.
@@ -99,9 +124,9 @@ fn deleters_are_stopped_when_there_is_no_room() {
     }
     let seen = discarder.done();
     discarder.free(());
-    assert!(discarder.wait(seen, later(), None));
+    assert!(discarder.wait(seen, None, later(), None));
     while discarder.done() < 3 {
-        assert!(discarder.wait(discarder.done(), later(), None));
+        assert!(discarder.wait(discarder.done(), None, later(), None));
     }
     // Later deleters are not stopped.
     let (sender, receiver) = mpsc::channel();
@@ -116,7 +141,7 @@ fn a_cancelled_call_does_not_wait() {
     discarder.free(Slow(gate));
     let cancel = CancelToken::new();
     cancel.cancel();
-    assert!(!discarder.wait(discarder.done(), later(), Some(&cancel)));
+    assert!(!discarder.wait(discarder.done(), None, later(), Some(&cancel)));
     drop(release);
 }
 

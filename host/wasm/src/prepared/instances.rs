@@ -158,15 +158,18 @@ impl Sites {
                 seen += 1;
                 reclaim.leave_out_own();
             }
-            // A guest may hold an instance that helps for as long as its deadline lasts.
-            let has_room = match refused.missing {
-                Some(missing) => reclaim.make_room(missing, deadline, cancel),
-                None => {
-                    let search = search.get_or_insert_with(|| discarder.search());
-                    let wait = || discarder.wait_for_freed(seen, deadline, cancel);
-                    search.next(|| self.evict_one(), wait)
+            let turn = refused.turn.as_ref();
+            let has_room = turn.is_some_and(Turn::has_place)
+                || match refused.missing {
+                    Some(missing) => reclaim.make_room(missing, deadline, cancel),
+                    None => {
+                        let search = search.get_or_insert_with(|| discarder.search());
+                        let wait = || discarder.wait_for_freed(seen, turn, deadline, cancel);
+                        search.next(|| self.evict_one(), wait)
+                    }
                 }
-            } || discarder.wait(seen, deadline, cancel);
+                // A guest may hold an instance that helps for as long as its deadline lasts.
+                || discarder.wait(seen, turn, deadline, cancel);
             self.check_not_stopped(Instant::now(), own, cancel)?;
             if !has_room {
                 if refused.turn.is_some() && shared.places.is_one_given() {
