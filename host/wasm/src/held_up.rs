@@ -54,7 +54,7 @@ impl HeldUp {
     }
 }
 
-/// Whether a call was late because it was held up: its guest had less time, and less than the limit.
+/// Whether a call is late because it was held up: its guest had less time, and less than the limit.
 fn is_to_blame(held_up: Duration, all: Duration, whole: Option<Duration>) -> bool {
     let own = all.saturating_sub(held_up);
     own < held_up && whole.is_none_or(|whole| own < whole)

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use callbox::{Platform, Result, Status, StatusCode};
+use callbox_core::untrusted_text::shown_name;
 use serde::Serialize;
 
 use super::CodeName;
@@ -124,7 +125,7 @@ impl Counters {
     /// The counters of a target.
     pub(super) fn of(&self, code: &CodeName, platform: Platform, target: &str) -> Counter {
         let target = Target {
-            module: code.file.clone(),
+            module: shown_name(&code.file),
             sha256: code.sha256.clone(),
             target: target.to_owned(),
             platform: platform.name(),

@@ -92,7 +92,7 @@ impl Sites {
         self.quota.has_memory(self.module.least_memory(), limits) && shared.pools.evict_one()
     }
 
-    /// A call that has been stopped `now`, while it waited, reports that rather than the lack of room.
+    /// A call that has been stopped `now`, while it waited, reports that, not the lack of room.
     fn check_not_stopped(
         &self,
         now: Instant,
