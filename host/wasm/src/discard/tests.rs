@@ -31,7 +31,7 @@ fn waits_for_queued_values() {
     let (release, gate) = mpsc::channel();
     discarder.free(Slow(gate));
     let seen = discarder.done();
-    assert!(!discarder.wait(seen, None, soon(), None));
+    assert!(!discarder.wait_for_freed(seen, None, soon(), None));
     drop(release);
     assert!(discarder.wait(seen, None, later(), None));
     assert!(!discarder.wait(discarder.done(), None, later(), None));
