@@ -64,6 +64,8 @@ pub(crate) struct Refused {
     pub(crate) is_being_freed: bool,
     /// The call's turn, if it lacked a place among the engine's instances.
     pub(crate) turn: Option<Turn>,
+    /// Its place, if the pool of wasmtime had no room yet: a place becomes free before that.
+    pub(crate) place: Option<Place>,
 }
 
 impl Refused {
@@ -74,6 +76,7 @@ impl Refused {
             fuel_used: state.fuel.used(),
             is_being_freed: state.share.memory_bytes() >= LARGE,
             turn: None,
+            place: None,
         }
     }
 }
@@ -86,6 +89,7 @@ impl From<Status> for Refused {
             fuel_used: 0,
             is_being_freed: false,
             turn: None,
+            place: None,
         }
     }
 }
@@ -188,8 +192,7 @@ impl Instance {
             Err(status) => {
                 let mut refused = Refused::new(status, store.data());
                 if pool_is_full {
-                    let place = store.data_mut().share.set_place(None);
-                    refused.turn = place.map(Turn::with);
+                    refused.place = store.data_mut().share.set_place(None);
                 }
                 if refused.is_being_freed {
                     let shared = Arc::clone(&store.data().shared);

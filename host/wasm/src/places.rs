@@ -70,7 +70,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The turn of a call that has a place, and waits for something else.
+    /// The turn of a call that has a place.
     pub(crate) fn with(place: Place) -> Self {
         let places = Arc::clone(&place.0);
         locked(&places.0).given += 1;

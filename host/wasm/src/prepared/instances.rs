@@ -186,7 +186,9 @@ impl Sites {
                 // Each attempt counts those before it, too.
                 begun.fuel_used = begun.fuel_used.max(refused.fuel_used);
             }
-            match self.try_new_instance(refused.turn.take(), caller) {
+            let turn = refused.turn.take();
+            let turn = turn.or_else(|| refused.place.take().map(Turn::with));
+            match self.try_new_instance(turn, caller) {
                 Err(next) if is_lack_of_room(&next.status) => {
                     let now = Instant::now();
                     self.check_not_stopped(now, own, cancel)?;
