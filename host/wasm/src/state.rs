@@ -80,14 +80,6 @@ impl RefusedGrowth {
         matches!(self, Self::Space(_) | Self::Failed { is_lack: true, .. })
     }
 
-    /// Whether it was refused for what others take.
-    fn is_of_others(&self) -> bool {
-        match self {
-            Self::Together { desired, limit, .. } => desired <= limit,
-            other => other.is_of_process(),
-        }
-    }
-
     /// The status of a call that failed because of it.
     pub(crate) fn status(&self, message: String) -> Status {
         if self.is_of_process() {
@@ -413,18 +405,6 @@ impl GuestState {
         }
     }
 
-    /// What the guest is told of its growth. A guest of the deterministic mode is told nothing that
-    /// depends on others: refused growth for what they take ends its call.
-    fn shown_to_guest(&self, grown: bool) -> wasmtime::Result<bool> {
-        let refused = self.growth_refused.as_ref().filter(|_| !grown);
-        match refused.filter(|refused| refused.is_of_others()) {
-            Some(refused) if self.shared.policy.deterministic => {
-                Err(caller_exhausted(refused.to_string()).into())
-            }
-            _ => Ok(grown),
-        }
-    }
-
     /// Notes what has held up the call before the guest's code runs.
     pub(crate) fn note_made(&mut self) {
         self.held_up = Some(self.making.held_up());
@@ -475,7 +455,7 @@ impl wasmtime::ResourceLimiter for GuestState {
     ) -> wasmtime::Result<bool> {
         let grown = self.grow_memory(current, desired, maximum);
         if self.is_memory_made {
-            return self.shown_to_guest(grown?);
+            return Ok(grown?);
         }
         // The memory is made before any code of the module runs.
         self.is_memory_made = true;
@@ -491,7 +471,7 @@ impl wasmtime::ResourceLimiter for GuestState {
             error: format!("{error:#}"),
             is_lack: lacks_memory(&error),
         });
-        self.shown_to_guest(false).map(drop)
+        Ok(())
     }
 
     fn table_growing(
@@ -516,14 +496,14 @@ impl wasmtime::ResourceLimiter for GuestState {
                 limit: together,
                 outside_programs: self.share.is_outside_programs(),
             });
-            return self.shown_to_guest(false);
+            return Ok(false);
         }
         match self.claim_space(|space| space.claim_memory(more as u64))? {
             Ok(room) => self.room = room,
             Err(shortage) => {
                 self.share.shrink_back();
                 self.growth_refused = Some(RefusedGrowth::Space(shortage));
-                return self.shown_to_guest(false);
+                return Ok(false);
             }
         }
         self.table_bytes += more;
