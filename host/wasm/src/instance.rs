@@ -378,6 +378,8 @@ impl Instance {
 /// A place among the engine's instances.
 fn place(module: &Module, turn: Option<Turn>) -> Result<Place, Refused> {
     let shared = &module.shared;
+    // In a forked child, threads that do not exist may hold the locks of the places and the ticker.
+    shared.check_process("the module")?;
     let most = shared.policy.limits.instances;
     let place = match turn {
         Some(turn) => turn.take(),
@@ -415,8 +417,6 @@ fn new_store(
 ) -> Result<Store<GuestState>, Refused> {
     let making = Making::begin(caller.begun.map(|begun| begun.at));
     let shared = &module.shared;
-    // The ticker may hold a lock in a forked child, which has no ticker.
-    shared.check_process("the module")?;
     let room = shared.address_space.claim_instance();
     let room = room.map_err(|shortage| Refused {
         missing: Some(shortage.missing()),

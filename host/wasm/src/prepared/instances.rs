@@ -199,7 +199,10 @@ impl Sites {
                 }
                 // It ran out of the fuel that those before it left, which is no doing of the
                 // module's.
-                Err(next) if refused.fuel_used > 0 && is_out_of_time(&next.status) => {
+                Err(next)
+                    if caller.begun.is_some_and(|begun| begun.fuel_used > 0)
+                        && is_out_of_time(&next.status) =>
+                {
                     return Err(refused.status);
                 }
                 outcome => return outcome.map_err(|refused| refused.status),
