@@ -3,6 +3,7 @@
 use callbox::call::{AttributeSignature, Signature};
 use callbox::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
 use callbox_core::float_mode::FloatMode;
+use callbox_core::text::AttributeRoom;
 use half::{bf16, f16};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,9 +18,55 @@ use crate::stack::on_enough;
 /// The maximum depth of nested dictionaries. Attributes are processed recursively.
 const MAX_DEPTH: usize = 64;
 
-/// The maximum number of elements of an array, as many as the longest text of a program can hold
-/// with a digit, a comma and a space for each.
-const MOST_ELEMENTS: usize = (1 << 28) / 3;
+/// The longest text of a program, in bytes.
+const MAX_TEXT: usize = 1 << 28;
+
+/// The bytes of text that an element of an array takes at least: a digit, a comma and a space.
+const ELEMENT_TEXT: usize = 3;
+
+/// What the attributes of a call may still take. A dictionary may be the value of many fields, and
+/// counts for each of them.
+struct Room {
+    /// Those in dictionaries. The call's own are as many as the caller passes.
+    attributes: AttributeRoom,
+    /// The bytes of text for the elements of arrays, the strings and the names of fields.
+    text: usize,
+}
+
+impl Room {
+    fn of_a_call() -> Self {
+        Self {
+            attributes: AttributeRoom::of_a_text(),
+            text: MAX_TEXT,
+        }
+    }
+
+    fn take_elements(&mut self, dimensions: &[usize]) -> PyResult<()> {
+        let count = dimensions
+            .iter()
+            .fold(1, |count: usize, &n| count.saturating_mul(n));
+        self.take_text(count, ELEMENT_TEXT, "arrays", "elements")
+    }
+
+    fn take_string(&mut self, string: &[u8]) -> PyResult<()> {
+        self.take_text(string.len(), 1, "strings", "bytes")
+    }
+
+    fn take_text(&mut self, count: usize, each: usize, what: &str, unit: &str) -> PyResult<()> {
+        let left = self.text / each;
+        let text = count.checked_mul(each);
+        self.text = text
+            .and_then(|text| self.text.checked_sub(text))
+            .ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "expected {what} of at most {} {unit} in all attributes together, found one of \
+                     {count} where {left} are left: pass large ones as operands",
+                    MAX_TEXT / each
+                ))
+            })?;
+        Ok(())
+    }
+}
 
 /// Attributes by name, as the caller passed them.
 pub(crate) type Given<'py> = Vec<(String, Bound<'py, PyAny>)>;
@@ -28,7 +75,7 @@ pub(crate) type Given<'py> = Vec<(String, Bound<'py, PyAny>)>;
 ///
 /// # Errors
 /// TypeError for an attribute that is missing, undeclared or of the wrong type; OverflowError for a
-/// number outside the range of its type.
+/// number outside the range of its type; ValueError for more than a call may have.
 pub(crate) fn dictionary(
     py: Python<'_>,
     signature: &Signature,
@@ -37,13 +84,14 @@ pub(crate) fn dictionary(
     check_names(signature, given)?;
     // XLA's threads flush small numbers, also those that call Python.
     let _mode = FloatMode::WASM.set();
+    let mut room = Room::of_a_call();
     let mut attributes = Dictionary::new();
     for (name, value) in given {
         let declared = declared(signature, name);
         if value.is_none() && declared.is_some_and(|declared| declared.optional) {
             continue;
         }
-        let attribute = on_enough(|| attribute(value, declared, MAX_DEPTH))
+        let attribute = on_enough(|| attribute(value, declared, MAX_DEPTH, &mut room))
             .map_err(|wrong| wrong.inside(name).named(py, &signature.label()))?;
         attributes.insert(name.clone(), attribute);
     }
@@ -144,6 +192,7 @@ fn attribute(
     value: &Bound<'_, PyAny>,
     declared: Option<&AttributeSignature>,
     depth: usize,
+    room: &mut Room,
 ) -> Result<Attribute, Wrong> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(Wrong::from(PyValueError::new_err(format!(
@@ -152,10 +201,14 @@ fn attribute(
     };
     let attribute = match value.cast::<PyDict>() {
         Ok(dict) => {
+            if !dict.is_empty() {
+                let has_room = room.attributes.take_dictionary();
+                has_room.map_err(PyValueError::new_err)?;
+            }
             let fields = declared.and_then(|declared| declared.fields.as_deref());
-            Attribute::Dictionary(fields_of(dict, fields, depth)?)
+            Attribute::Dictionary(fields_of(dict, fields, depth, room)?)
         }
-        Err(_) => convert(value, declared)?,
+        Err(_) => convert(value, declared, room)?,
     };
     if let Some(declared) = declared {
         check_declared(&attribute, declared)?;
@@ -168,6 +221,7 @@ fn fields_of(
     dict: &Bound<'_, PyDict>,
     declared: Option<&[AttributeSignature]>,
     depth: usize,
+    room: &mut Room,
 ) -> Result<Dictionary, Wrong> {
     let mut fields = Dictionary::new();
     // Reading a value may run code that changes the dict.
@@ -186,7 +240,11 @@ fn fields_of(
         if value.is_none() && field.is_some_and(|field| field.optional) {
             continue;
         }
-        let converted = attribute(&value, field, depth).map_err(|wrong| wrong.inside(&name))?;
+        let has_room = room.attributes.take_attribute();
+        has_room.map_err(PyValueError::new_err)?;
+        room.take_string(name.as_bytes())?;
+        let converted =
+            attribute(&value, field, depth, room).map_err(|wrong| wrong.inside(&name))?;
         fields.insert(name, converted);
     }
     let mut required = declared.unwrap_or_default().iter().filter(|f| !f.optional);
@@ -210,15 +268,19 @@ fn unlike(declared: &[AttributeSignature], found: &str) -> PyErr {
 }
 
 /// Converts a value that is no dictionary.
-fn convert(value: &Bound<'_, PyAny>, declared: Option<&AttributeSignature>) -> PyResult<Attribute> {
+fn convert(
+    value: &Bound<'_, PyAny>,
+    declared: Option<&AttributeSignature>,
+    room: &mut Room,
+) -> PyResult<Attribute> {
     let py = value.py();
     let wanted = declared.and_then(|declared| declared.element_type);
     let kind = declared.map(|declared| declared.kind.as_str());
     if let Ok(text) = value.cast::<PyString>() {
-        return Ok(Attribute::String(text.to_str()?.as_bytes().to_vec()));
+        return string(text.to_str()?.as_bytes(), room);
     }
     if let Ok(bytes) = value.cast::<PyBytes>() {
-        return Ok(Attribute::String(bytes.as_bytes().to_vec()));
+        return string(bytes.as_bytes(), room);
     }
     // Python's own numbers have no width: they take the declared type.
     if value.is_instance_of::<PyBool>()
@@ -241,6 +303,7 @@ fn convert(value: &Bound<'_, PyAny>, declared: Option<&AttributeSignature>) -> P
             let found = if is_scalar { "scalar" } else { "array" };
             check_type(found, Some(array.element_type()), declared)?;
         }
+        room.take_elements(array.dimensions())?;
         let literal = literal(py, array)?;
         return if is_scalar {
             Ok(Attribute::Scalar(literal))
@@ -252,6 +315,7 @@ fn convert(value: &Bound<'_, PyAny>, declared: Option<&AttributeSignature>) -> P
     match (is_list, kind, wanted) {
         (true, Some("array"), Some(element_type)) => {
             let array = list(value, element_type)?;
+            room.take_elements(&array.getattr("shape")?.extract::<Vec<_>>()?)?;
             or_raise(py, Attribute::array(literal_of(&array)?))
         }
         _ => {
@@ -266,6 +330,11 @@ fn convert(value: &Bound<'_, PyAny>, declared: Option<&AttributeSignature>) -> P
             )))
         }
     }
+}
+
+fn string(bytes: &[u8], room: &mut Room) -> PyResult<Attribute> {
+    room.take_string(bytes)?;
+    Ok(Attribute::String(bytes.to_vec()))
 }
 
 fn check_declared(attribute: &Attribute, declared: &AttributeSignature) -> PyResult<()> {
@@ -357,13 +426,6 @@ fn literal_of(value: &Bound<'_, PyAny>) -> PyResult<Literal> {
 /// Copies an array into a literal.
 fn literal(py: Python<'_>, mut array: Array) -> PyResult<Literal> {
     let shape = array.shape(py)?;
-    let count: usize = shape.dimensions().iter().product();
-    if count > MOST_ELEMENTS {
-        return Err(PyValueError::new_err(format!(
-            "expected an array of at most {MOST_ELEMENTS} elements, found one of {count}: \
-             pass it as an operand"
-        )));
-    }
     array.put_in_order(py)?;
     let bytes = array.to_bytes();
     array.release(py);

@@ -8,7 +8,8 @@
 //! - The function runs in instances of its own, on the same thread, and on a stack of its own where
 //!   the thread's is too short (crate `stacker`). Its time and its fuel are the call's.
 //! - The target decides what the function's failure means. If it returns the same code without a
-//!   failure of its own, the function's status is passed on whole.
+//!   failure of its own, the function's status is passed on whole. In the deterministic mode a lack
+//!   of what others take ends the target's call, too.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use callbox_core::values::{
 };
 
 use crate::claim::{Claim, Extent};
-use crate::failure::{exhausted, invalid, status};
+use crate::failure::{exhausted, invalid, is_lack, status};
 use crate::frame::abi::buffer;
 use crate::import::{self, memory};
 use crate::memory::GuestMemory;
@@ -77,6 +78,12 @@ fn call_function(
     caller.data().interrupt.check()?;
     match called {
         Ok(()) => Ok(0),
+        // Whether there is a lack depends on what others take. What the guest returns must not.
+        Err(NotCalled::Refused(status))
+            if caller.data().shared.policy.deterministic && is_lack(&status) =>
+        {
+            Err(status.into())
+        }
         Err(NotCalled::Refused(status)) => {
             let code = status.code().number();
             caller.data_mut().callee_failure = Some(status);

@@ -42,7 +42,9 @@ impl<'a> WasmExecution<'a> {
             lease: None,
             helping: None,
         };
-        if sites.module.shared.policy.isolation == Isolation::Executable {
+        // A call that runs twice has instances of its own.
+        let shares = !execution.staged.is_empty() || indices.iter().any(|&i| !sites.is_checked(i));
+        if shares && sites.module.shared.policy.isolation == Isolation::Executable {
             let lease = execution.lease.insert(sites.pool.lease());
             let instance = sites.instance(
                 lease,

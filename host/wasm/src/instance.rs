@@ -17,7 +17,7 @@ use callbox_core::call::{CallBuffers, CallOptions, Functions};
 use callbox_core::values::{Result, Status};
 
 use self::bound::Bound;
-use self::enter::{arm, disarm, enter, in_wasm_mode, returned};
+use self::enter::{arm, check_growth, disarm, enter, in_wasm_mode, returned};
 pub(crate) use self::enter::{check_stack, not_called};
 use crate::address_space::Bytes;
 use crate::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
@@ -405,6 +405,7 @@ fn started(
         .memory_at(&mut *store, &module.exports.memory)
         .ok_or_else(|| Status::internal("a memory that was checked is not exported"))?;
     store.data_mut().memory = Some(memory);
+    check_growth(store.data(), what)?;
     returned(Claim::SUCCESS, store.data_mut(), what)?;
     Ok((exports, memory))
 }

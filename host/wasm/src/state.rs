@@ -80,6 +80,14 @@ impl RefusedGrowth {
         matches!(self, Self::Space(_) | Self::Failed { is_lack: true, .. })
     }
 
+    /// Whether it was refused for what others take.
+    fn is_for_others(&self) -> bool {
+        match self {
+            Self::Together { desired, limit, .. } => desired <= limit,
+            other => other.is_of_process(),
+        }
+    }
+
     /// The status of a call that failed because of it.
     pub(crate) fn status(&self, message: String) -> Status {
         if self.is_of_process() {
@@ -340,11 +348,12 @@ impl GuestState {
         let limits = &self.shared.policy.limits;
         let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
         let limit = limit.min(maximum.unwrap_or(usize::MAX));
-        let refusal = if desired > limit {
+        let with_tables = desired.saturating_add(self.table_bytes);
+        let refused = if desired > limit {
             RefusedGrowth::Memory { desired, limit }
-        } else if !self.grow_together(desired.saturating_add(self.table_bytes), together)? {
+        } else if !self.grow_together(with_tables, together)? {
             RefusedGrowth::Together {
-                desired,
+                desired: with_tables,
                 limit: together,
                 outside_programs: self.share.is_outside_programs(),
             }
@@ -361,8 +370,24 @@ impl GuestState {
                 }
             }
         };
-        self.growth_refused = Some(refusal);
+        self.refuse(refused);
         Ok(false)
+    }
+
+    /// Notes growth that is refused.
+    fn refuse(&mut self, refused: RefusedGrowth) {
+        if self.refused_for_others().is_none() {
+            self.growth_refused = Some(refused);
+        }
+    }
+
+    /// Growth that was refused for what others take, in the deterministic mode. What the guest does
+    /// then depends on them, so that its call fails, whatever it returns.
+    #[inline]
+    pub(crate) fn refused_for_others(&self) -> Option<&RefusedGrowth> {
+        let refused = self.growth_refused.as_ref()?;
+        let decides = self.shared.policy.deterministic && refused.is_for_others();
+        decides.then_some(refused)
     }
 
     /// Claims address space. Where too little is left, waits for instances whose memory is being
@@ -467,7 +492,7 @@ impl wasmtime::ResourceLimiter for GuestState {
         self.share.shrink_back();
         self.room.is_mapped();
         self.reserved = 0;
-        self.growth_refused = Some(RefusedGrowth::Failed {
+        self.refuse(RefusedGrowth::Failed {
             error: format!("{error:#}"),
             is_lack: lacks_memory(&error),
         });
@@ -483,7 +508,7 @@ impl wasmtime::ResourceLimiter for GuestState {
         let limit = self.shared.policy.limits.table_elements;
         let limit = limit.min(maximum.unwrap_or(usize::MAX));
         if desired > limit {
-            self.growth_refused = Some(RefusedGrowth::Table { desired, limit });
+            self.refuse(RefusedGrowth::Table { desired, limit });
             return Ok(false);
         }
         // A table counts with the memory.
@@ -491,7 +516,7 @@ impl wasmtime::ResourceLimiter for GuestState {
         let size = self.share.memory_bytes() + more;
         let together = self.shared.policy.limits.executable_memory_bytes;
         if !self.grow_together(size, together)? {
-            self.growth_refused = Some(RefusedGrowth::Together {
+            self.refuse(RefusedGrowth::Together {
                 desired: size,
                 limit: together,
                 outside_programs: self.share.is_outside_programs(),
@@ -502,7 +527,7 @@ impl wasmtime::ResourceLimiter for GuestState {
             Ok(room) => self.room = room,
             Err(shortage) => {
                 self.share.shrink_back();
-                self.growth_refused = Some(RefusedGrowth::Space(shortage));
+                self.refuse(RefusedGrowth::Space(shortage));
                 return Ok(false);
             }
         }

@@ -12,7 +12,7 @@ use crate::interrupt::Interrupted;
 use crate::names;
 use crate::quota::too_many;
 use crate::rewrite;
-use crate::state::{GuestState, NotStarted};
+use crate::state::{GuestState, NotStarted, RefusedGrowth};
 
 /// The longest text of an error of wasmtime, in bytes.
 const MAX_ERROR: usize = 256;
@@ -27,14 +27,20 @@ pub(crate) fn status_of(error: &wasmtime::Error, state: &mut GuestState, what: &
 }
 
 fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Status {
+    if let Some(NotStarted(interrupted)) = error.downcast_ref() {
+        return not_called(*interrupted, "the module");
+    }
+    let interrupted = interrupted(error, state);
+    if interrupted.is_none()
+        && let Some(refused) = state.refused_for_others()
+    {
+        return depends_on_others(refused, what);
+    }
     // A status by which the host itself ended the call is the most precise.
     if let Some(status) = error.downcast_ref::<Status>() {
         return status.clone().context(what);
     }
-    if let Some(NotStarted(interrupted)) = error.downcast_ref() {
-        return not_called(*interrupted, "the module");
-    }
-    match interrupted(error, state) {
+    match interrupted {
         Some(Interrupted::Deadline) => {
             let deadline = state.interrupt.describe_deadline();
             if let Some(time) = state.held_up() {
@@ -71,6 +77,14 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
     let error = formatted(format_args!("{error:#}"), MAX_ERROR + 1);
     let error = sanitize(error.as_bytes(), error.len(), MAX_ERROR).replace(['\n', '\t'], " ");
     status!(Internal, Host, "{what} could not be run: {error}")
+}
+
+/// The status of a deterministic call that was refused growth for what others take.
+#[cold]
+pub(crate) fn depends_on_others(refused: &RefusedGrowth, what: &str) -> Status {
+    caller_exhausted(format!(
+        "{what}: {refused}, for what others take: its results would depend on them"
+    ))
 }
 
 /// The reason why the host or a look at the stop word interrupted the call, if one did.

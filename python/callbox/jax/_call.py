@@ -18,6 +18,9 @@ from ._options import OnError, Options, VmapMethod, checked_aliases
 from ._results import Results
 from ._rules import declared, with_rules
 
+# The depth to which dictionaries of attributes may nest.
+_MAX_DEPTH = 64
+
 
 def call(
     target: Target,
@@ -180,15 +183,22 @@ def merged(target: Target, attributes: Mapping[str, Any] | None, attrs: Mapping[
     Raises:
         TypeError: An attribute is given twice, or its value is not known while the program is
             traced.
+        ValueError: Dictionaries nest too deep.
     """
     both = sorted(set(attributes or ()) & set(attrs))
     if both:
         raise TypeError(f"target {target.name!r}: expected each attribute once, found {both[0]!r} twice")
     everything = {**(attributes or {}), **attrs}
-    return {name: _static(target, name, value) for name, value in everything.items()}
+    known: _Known = {}
+    return {name: _static(target, name, value, known) for name, value in everything.items()}
 
 
-def _static(target: Target, path: str, value: Any) -> Any:
+# The mappings that were read and the dictionaries made of them, by the mappings' identities.
+_Known = dict[int, tuple[Mapping[str, Any], dict[str, Any]]]
+
+
+def _static(target: Target, path: str, value: Any, known: _Known, depth: int = _MAX_DEPTH) -> Any:
+    """An attribute as Python's values. A mapping that is the value of many fields is read once."""
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
             f"target {target.name!r}: expected a value for the attribute {path!r} that is known when the program is traced, found {value}: "
@@ -196,6 +206,13 @@ def _static(target: Target, path: str, value: Any) -> Any:
         )
     if isinstance(value, jax.Array):
         return np.asarray(value)
-    if isinstance(value, Mapping):
-        return {name: _static(target, f"{path}.{name}", inner) for name, inner in value.items()}
-    return value
+    if not isinstance(value, Mapping):
+        return value
+    if not depth:
+        raise ValueError(
+            f"target {target.name!r}: attribute {path.partition('.')[0]!r}: expected dictionaries that nest at most {_MAX_DEPTH} deep, found more"
+        )
+    if id(value) not in known:
+        read = {name: _static(target, f"{path}.{name}", inner, known, depth - 1) for name, inner in value.items()}
+        known[id(value)] = (value, read)
+    return known[id(value)][1]

@@ -140,6 +140,39 @@ def test_deep_attributes_on_a_thread_with_a_small_stack(assemble, tmp_path, use,
     assert outcome in ran.stdout, ran.stdout
 
 
+def shared(depth):
+    """2 ** depth dictionaries, made of `depth`."""
+    attribute = {"a": 1}
+    for _ in range(depth):
+        attribute = {"a": attribute, "b": attribute}
+    return attribute
+
+
+def test_attributes_that_share_dictionaries_have_a_limit(assemble, host, tmp_path):
+    result = {"element_types": ["f32"], "dimensions": ["1"]}
+    f = host.load(assemble({"f": b"\x41\x00"}, [{"name": "f", "results": [result]}])).f
+    f(X[:1], a=shared(10))
+    refused = pytest.raises(ValueError, match="attribute .*: expected at most 262144 attributes.*, found more")
+    for attribute in (shared(18), shared(40)):
+        with refused:
+            f(X[:1], a=attribute)
+        with refused:
+            f.xla_attributes([X[:1]], [X[:1]], {"a": attribute})
+        with refused, callbox.record(tmp_path):
+            f(X[:1], a=attribute)
+    # All attributes count together.
+    with refused:
+        f(X[:1], **{f"a{i}": shared(12) for i in range(12)})
+    # So do their bytes.
+    large = "x" * (1 << 20)
+    strings = {str(i): large for i in range(256)}
+    with pytest.raises(ValueError, match="expected strings of at most 268435456 bytes in all attributes together"):
+        f(X[:1], a=strings, b="y")
+    array = np.broadcast_to(True, (1 << 26,))
+    with pytest.raises(ValueError, match="expected arrays of at most 89478485 elements in all attributes together"):
+        f.xla_attributes([X[:1]], [X[:1]], {"a": array, "b": array})
+
+
 def test_deep_json_is_refused_on_a_thread_with_a_small_stack(tmp_path):
     deep = b'{"name":' + b"[" * 900
     weights = deep + b"]" * 900 + b"}"

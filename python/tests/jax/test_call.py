@@ -287,6 +287,20 @@ def test_attributes_of_the_functions_own_names_go_into_a_dictionary(load):
         callbox.jax.call(load("add_n").add_n, 1.0, attributes={"n": 1.0}, n=2.0)
 
 
+def test_mappings_that_share_others_are_read_once_and_have_a_limit(load):
+    target = load("typed_ffi").dictionary_attr
+    results = (("int32", ()), ("int32", ()))
+    shared = {"secret": 7}
+    for _ in range(40):
+        shared = {"a": shared, "b": shared}
+    with pytest.raises(ValueError, match="expected at most 262144 attributes.*, found more"):
+        callbox.jax.call(target, result_shape_dtypes=results, attributes={"x": shared})
+    own = {}
+    own["own"] = own
+    with pytest.raises(ValueError, match="attribute 'x': expected dictionaries that nest at most 64 deep"):
+        callbox.jax.call(target, result_shape_dtypes=results, attributes={"x": own})
+
+
 def test_jax_arrays_that_are_known_are_attributes(load):
     assert float(callbox.jax.call(load("add_n").add_n, 1.0, n=jnp.float32(2))) == 3.0
 

@@ -1,5 +1,5 @@
-//! Cancellation of a target also stops the functions that it called back. A case cannot time a
-//! cancellation.
+//! Failures of functions that a target calls back and ignores: those that it cannot ignore. A case
+//! cannot time a cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,27 +52,31 @@ ENTRY main {
 fn fixture() -> (Executable, Arc<AtomicUsize>) {
     let loops = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&loops);
-    let config = Config {
-        policy: Policy {
-            limits: Limits {
-                deadline: Some(Duration::from_secs(60)),
-                ..Limits::default()
-            },
-            grants: Grants::log(LogLevel::Trace),
-            ..Policy::default()
+    let policy = Policy {
+        limits: Limits {
+            deadline: Some(Duration::from_secs(60)),
+            ..Limits::default()
         },
+        grants: Grants::log(LogLevel::Trace),
+        ..Policy::default()
+    };
+    let executable = compiled(Config {
+        policy,
         log: Some(Arc::new(move |_| {
             counter.fetch_add(1, Ordering::SeqCst);
         })),
         ..Config::default()
-    };
+    });
+    (executable, loops)
+}
+
+fn compiled(config: Config) -> Executable {
     let engine = Engine::with_config(config).unwrap();
     let module = engine.load(&wat::parse_str(MODULE).unwrap()).unwrap();
     let mut registry = Registry::new();
     registry.register_module(module).unwrap();
     let program = Program::from_hlo_text(PROGRAM).unwrap();
-    let executable = Executable::compile(&program, &registry, Platform::Host).unwrap();
-    (executable, loops)
+    Executable::compile(&program, &registry, Platform::Host).unwrap()
 }
 
 fn run(executable: &Executable, x: i32, cancel: &CancelToken) -> Result<i32, Status> {
@@ -112,4 +116,28 @@ fn a_cancelled_execution_ends_in_the_function_that_was_called_back() {
     let outcome = run(&executable, 0, &token);
     assert_eq!(outcome.unwrap_err().code(), StatusCode::Cancelled);
     assert_eq!(run(&executable, 0, &CancelToken::new()), Ok(7));
+}
+
+/// Whether there is room for the function's instance depends on other calls.
+#[test]
+fn a_deterministic_target_learns_of_no_lack_in_a_function() {
+    let run_in = |deterministic| {
+        let mut policy = Policy {
+            deterministic,
+            ..Policy::default()
+        };
+        policy.limits.executable_instances = 1;
+        let executable = compiled(Config {
+            policy,
+            ..Config::default()
+        });
+        run(&executable, 0, &CancelToken::new())
+    };
+    assert!(run_in(false).is_ok());
+    let status = run_in(true).unwrap_err();
+    assert_eq!(
+        (status.code(), status.blame()),
+        (StatusCode::ResourceExhausted, Blame::Caller),
+        "{status}"
+    );
 }

@@ -1,8 +1,11 @@
 //! The deterministic mode: the results of sample kernels have the same digests on every machine.
 
-use callbox::policy::{Isolation, Policy, Traps};
-use callbox::wasm::{Config, Engine, Mapping};
-use callbox::{Attribute, Blame, CallSite, Dictionary, Shape, StatusCode};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use callbox::policy::{Grants, Isolation, LogLevel, Policy, Traps};
+use callbox::wasm::{Config, Engine, LogRecord, Mapping};
+use callbox::{Attribute, Blame, CallSite, Dictionary, Shape, Status, StatusCode};
 use callbox_tests::module::read_guest;
 use sha2::{Digest, Sha256};
 
@@ -182,6 +185,73 @@ fn fuel_is_for_all_deleters_of_a_mapped_call() {
     assert_eq!(status.blame(), Blame::Guest);
     assert!(
         status.message().starts_with("batch element 1: "),
+        "{status}"
+    );
+}
+
+/// A target `f` of an s32[], which grows by 38 MiB and returns how large its memory was, or -1. It
+/// logs then if its operand is not 0.
+const GROWS: &str = r#"(module
+  (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (func (export "f") (param $frame i32) (result i32)
+    (local $was i32)
+    (local.set $was (memory.grow (i32.const 600)))
+    (if (i32.load (i32.load (i32.load offset=8 (local.get $frame))))
+      (then (call $log (i32.const 2) (i32.const 0) (i32.const 0))))
+    (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (local.get $was))
+    (i32.const 0)))"#;
+
+/// The growth of a call beside another that has grown within the limit of both.
+fn growth_beside_another(deterministic: bool) -> Result<i32, Status> {
+    let mut policy = Policy {
+        deterministic,
+        isolation: Isolation::Fresh,
+        grants: Grants::log(LogLevel::Trace),
+        ..Policy::default()
+    };
+    policy.limits.executable_memory_bytes = 64 << 20;
+    let (logs, has_logged) = mpsc::sync_channel(0);
+    let (end, ends) = mpsc::channel::<()>();
+    let ends = Mutex::new(ends);
+    let engine = Engine::with_config(Config {
+        policy,
+        log: Some(Arc::new(move |_: &LogRecord<'_>| {
+            logs.send(()).unwrap();
+            let _ = ends.lock().unwrap().recv();
+        })),
+        ..Config::default()
+    })
+    .unwrap();
+    let module = engine.load(&wat::parse_str(GROWS).unwrap()).unwrap();
+    let shape = || "s32[]".parse().unwrap();
+    let site = CallSite::new("f", vec![shape()], shape());
+    let prepared = module.prepare_call(site).unwrap();
+    let grow = |logs: i32| {
+        let mut result = [0; 4];
+        prepared.call(&[&logs.to_le_bytes()], &mut [&mut result])?;
+        Ok(i32::from_le_bytes(result))
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| grow(1));
+        has_logged.recv().unwrap();
+        let growth = grow(0);
+        drop(end);
+        // The module's page, and that of the arena.
+        assert_eq!(other.join().unwrap(), Ok(2));
+        assert_eq!(grow(0), Ok(2));
+        growth
+    })
+}
+
+/// Its results would depend on the other call.
+#[test]
+fn no_call_sees_that_another_has_taken_its_memory() {
+    assert_eq!(growth_beside_another(false), Ok(-1));
+    let status = growth_beside_another(true).unwrap_err();
+    assert_eq!(
+        (status.code(), status.blame()),
+        (StatusCode::ResourceExhausted, Blame::Caller),
         "{status}"
     );
 }

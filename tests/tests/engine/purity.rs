@@ -3,9 +3,11 @@
 //!
 //! Cases that need no grant are in `tests/cases/purity`.
 
+use callbox::call::Platform;
 use callbox::policy::{Grants, Policy, Randomness};
+use callbox::program::{Executable, ExecuteOptions, Program};
 use callbox::wasm::{Config, Engine};
-use callbox::{Blame, CallSite, Result, StatusCode};
+use callbox::{Blame, CallSite, Registry, Result, StatusCode};
 
 /// The result is sixteen random bytes. `sometimes` traps for half of all first bytes.
 const RANDOM: &str = r#"(module
@@ -17,6 +19,12 @@ const RANDOM: &str = r#"(module
     (drop (call $random (i32.const 0) (i32.const 1)))
     (if (i32.and (i32.load8_u (i32.const 0)) (i32.const 1)) (then (unreachable))))
   (@custom "callbox.targets" "{\"name\": \"bytes\", \"api_version\": \"API_VERSION_ORIGINAL\", \"traits\": [\"pure\"]} {\"name\": \"sometimes\", \"api_version\": \"API_VERSION_ORIGINAL\", \"traits\": [\"pure\"]}"))"#;
+
+const PROGRAM: &str = r#"HloModule pure
+
+ENTRY main {
+  ROOT r = u8[16] custom-call(), custom_call_target="bytes", api_version=API_VERSION_ORIGINAL
+}"#;
 
 /// Calls one of its targets. Returns the outcome and the result's bytes, which were all 7 before.
 fn call(check_pure: bool, randomness: Randomness, target: &str) -> (Result<()>, [u8; 16]) {
@@ -76,4 +84,30 @@ fn a_failure_now_and_then_is_found() {
         outcome.is_err_and(|status| status.code() == StatusCode::Internal)
     });
     assert!(found, "in 64 times it never differed");
+}
+
+#[test]
+fn a_program_that_is_checked_needs_one_instance() {
+    let mut policy = Policy {
+        check_pure: true,
+        ..Policy::default()
+    };
+    policy.limits.instances = 1;
+    let engine = Engine::with_config(Config {
+        policy,
+        ..Config::default()
+    });
+    let grants = Grants {
+        randomness: Some(Randomness::Seed(1)),
+        ..Grants::default()
+    };
+    let wasm = wat::parse_str(RANDOM).unwrap();
+    let mut registry = Registry::new();
+    let module = engine.unwrap().load_with(&wasm, &grants).unwrap();
+    registry.register_module(module).unwrap();
+    let program = Program::from_hlo_text(PROGRAM).unwrap();
+    let executable = Executable::compile(&program, &registry, Platform::Host).unwrap();
+    executable
+        .execute(0, &[], &ExecuteOptions::default())
+        .unwrap();
 }

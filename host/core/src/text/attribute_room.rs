@@ -43,24 +43,29 @@ impl AttributeRoom {
         }
     }
 
-    /// Counts an attribute at this place.
-    pub(super) fn take_attribute(&mut self, at: usize) -> Parsed<()> {
-        self.take(1, at)
+    /// Counts an attribute.
+    ///
+    /// # Errors
+    /// A message, if there is no room.
+    pub fn take_attribute(&mut self) -> Result<(), String> {
+        self.take(1)
     }
 
     /// Counts a dictionary within another.
-    pub(super) fn take_dictionary(&mut self, at: usize) -> Parsed<()> {
-        self.take(DICTIONARY, at)
+    ///
+    /// # Errors
+    /// A message, if there is no room.
+    pub fn take_dictionary(&mut self) -> Result<(), String> {
+        self.take(DICTIONARY)
     }
 
-    fn take(&mut self, count: usize, at: usize) -> Parsed<()> {
+    fn take(&mut self, count: usize) -> Result<(), String> {
         self.attributes = self.attributes.checked_sub(count).ok_or_else(|| {
-            let message = format!(
+            format!(
                 "expected at most {} attributes, of which a dictionary counts as {DICTIONARY} \
                  more, found more",
                 self.most
-            );
-            Diagnostic::exhausted(at, message)
+            )
         })?;
         Ok(())
     }

@@ -61,7 +61,8 @@ impl Reader<'_> {
         cursor.expect("{", "'{' and attributes such as n = 4 : i32")?;
         cursor.items("}", |cursor| {
             let name = name(cursor, "the name of an attribute")?;
-            self.room.take_attribute(name.at)?;
+            let has_room = self.room.take_attribute();
+            has_room.map_err(|message| Diagnostic::exhausted(name.at, message))?;
             if dictionary.contains_key(&name.value) {
                 let found = shortened(&name.value);
                 let message = format!("expected each attribute once, found another {found:?}");
@@ -86,7 +87,8 @@ impl Reader<'_> {
             let dictionary = self.dictionary(cursor, depth)?;
             // An empty one takes no memory of its own.
             if !dictionary.is_empty() {
-                self.room.take_dictionary(at)?;
+                let has_room = self.room.take_dictionary();
+                has_room.map_err(|message| Diagnostic::exhausted(at, message))?;
             }
             return Ok(Attribute::Dictionary(dictionary));
         }

@@ -98,7 +98,8 @@ pub(super) struct Waiting {
 pub(super) struct Job {
     pub(super) number: u64,
     begun: Instant,
-    /// The processor time from which an attempt has used more than others of its size.
+    /// The processor time from which an attempt has used more than others of its size: twice what
+    /// those take.
     expected: Duration,
     /// The processor time of its earlier attempts.
     before: Duration,
@@ -314,6 +315,7 @@ impl Job {
             number: self.number,
             all: self.all(),
             now: self.seen.used,
+            usual: self.expected / 2,
             is_costly: self.is_costly(),
             age: self.begun.elapsed(),
             busy: self.seen.busy,

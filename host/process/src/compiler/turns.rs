@@ -8,10 +8,10 @@
 //! Jobs that have used less than the quantum have their turns first, one busy thread for each
 //! processor, half of the time those that have used least, so that a small module is loaded about
 //! as fast as alone, and half of it those that came first. One of the others runs beside them.
-//! Without such jobs the others take turns, half of the time in the order of what they used, those
-//! last that have used more than modules of their size do, so that a module of moderate size
-//! overtakes those that take long, and half of it in the order of the parts of their time in which
-//! they ran, so that none waits for ever.
+//! Without such jobs the others take turns, half of the time in the order of what they used, or at
+//! least will use if they are as others of their size, those last that have used more than those
+//! do, so that a module of moderate size overtakes larger ones and those that take long, and half
+//! of it in the order of the parts of their time in which they ran, so that none waits for ever.
 
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(super) struct Use {
     /// The processor time of all attempts, and of this one.
     pub(super) all: Duration,
     pub(super) now: Duration,
+    /// The processor time that modules of this size take.
+    pub(super) usual: Duration,
     /// Whether this attempt has used more than modules of this size do.
     pub(super) is_costly: bool,
     /// The time on the clock since this attempt began.
@@ -50,7 +52,7 @@ pub(super) fn running(jobs: Vec<Use>, processors: usize) -> Vec<u64> {
     if (oldest.as_millis() / PERIOD.as_millis()).is_multiple_of(2) {
         // Those that used about as much run one after the other.
         old.sort_by_key(|job| {
-            let turns = job.all.as_millis() / PERIOD.as_millis();
+            let turns = job.all.max(job.usual).as_millis() / PERIOD.as_millis();
             (job.is_costly, turns, job.number)
         });
         young.sort_by_key(|job| (job.all.as_millis() / FIRST_TURN.as_millis(), job.number));
@@ -93,6 +95,7 @@ mod tests {
             number,
             all: used,
             now: used,
+            usual: Duration::ZERO,
             is_costly: false,
             age,
             busy: 2,
@@ -138,6 +141,17 @@ mod tests {
         jobs[2].is_costly = true;
         assert_eq!(running_at(&jobs, Duration::ZERO), [2, 3]);
         assert_eq!(running_at(&jobs, PERIOD), [1, 2]);
+    }
+
+    #[test]
+    fn a_small_module_overtakes_larger_ones() {
+        let mut jobs = [1, 2, 3].map(|number| job(number, SECOND, 2 * SECOND));
+        jobs[0].usual = 2 * SECOND;
+        jobs[1].usual = 2 * SECOND;
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 3]);
+        // Until it has used as much as those will.
+        jobs[2].all = 2 * SECOND;
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 2]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use wasmtime::WasmParams;
 use callbox_core::values::Result;
 
 use super::Instance;
-use super::enter::{enter, not_called};
+use super::enter::{check_growth, enter, not_called};
 use crate::claim::{GuestFunction, Returned};
 use crate::failure::{exhausted, status};
 use crate::frame::{ARENA_ALIGNMENT, abi};
@@ -85,6 +85,9 @@ impl Instance {
                 return not_called(*interrupted, "the module");
             }
             let state = self.store.data_mut();
+            if let Err(status) = check_growth(state, "the arena") {
+                return status;
+            }
             let is_known = |refused: &RefusedGrowth| {
                 refused.is_of_process() || matches!(refused, RefusedGrowth::Together { .. })
             };

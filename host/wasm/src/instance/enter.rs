@@ -130,10 +130,20 @@ pub(super) fn enter<P: wasmtime::WasmParams, R: Returned>(
     disarm(store);
     match outcome {
         Ok(results) => {
+            check_growth(store.data(), what)?;
             *healthy = true;
             Ok(results)
         }
         Err(error) => Err(trap::status_of(&error, store.data_mut(), what)),
+    }
+}
+
+/// Fails for a guest that was refused growth for what others take, in the deterministic mode.
+#[inline]
+pub(super) fn check_growth(state: &GuestState, what: &str) -> Result<()> {
+    match state.refused_for_others() {
+        Some(refused) => Err(trap::depends_on_others(refused, what)),
+        None => Ok(()),
     }
 }
 

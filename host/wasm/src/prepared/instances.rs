@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::Sites;
+use crate::failure::is_lack;
 use crate::instance::{Begun, Caller, Instance, Purpose, Refused, check_stack, not_called};
 use crate::interrupt::Interrupted;
 use crate::places::Turn;
@@ -54,7 +55,7 @@ impl Sites {
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
         let (seen, reclaim) = (shared.discarder.done(), Reclaim::new());
         match self.try_new_instance(None, caller) {
-            Err(refused) if is_lack_of_room(&refused.status) => {
+            Err(refused) if is_lack(&refused.status) => {
                 // What it takes until then is part of the call's time.
                 let at = reclaim.begun();
                 let options = CallOptions {
@@ -189,7 +190,7 @@ impl Sites {
             let turn = refused.turn.take();
             let turn = turn.or_else(|| refused.place.take().map(Turn::with));
             match self.try_new_instance(turn, caller) {
-                Err(next) if is_lack_of_room(&next.status) => {
+                Err(next) if is_lack(&next.status) => {
                     let now = Instant::now();
                     self.check_not_stopped(now, own, cancel)?;
                     if now >= deadline {
@@ -214,11 +215,6 @@ impl Sites {
 /// How often a call looks again for an idle instance that it can have in place of a new one: others
 /// may have used and given back each while it looked.
 const LOOKS: u32 = 8;
-
-/// Whether an instance could not be made because others are in use.
-fn is_lack_of_room(status: &Status) -> bool {
-    status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller
-}
 
 /// Whether the module's code was stopped for its time or fuel.
 fn is_out_of_time(status: &Status) -> bool {
