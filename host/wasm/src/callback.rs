@@ -126,6 +126,7 @@ fn try_call(
         functions.call(function.id, &arguments, &bounds)
     });
     if let Some(fuel) = bounds.fuel {
+        caller.data_mut().fuel.lose_in_function(&fuel);
         caller
             .set_fuel(fuel.left())
             .map_err(|error| Status::internal(format!("fuel cannot be set: {error:#}")))?;

@@ -12,6 +12,8 @@ pub(crate) struct FuelLeft {
     shared: Option<Fuel>,
     /// The fuel given to the store for the current entry into the guest.
     given: u64,
+    /// The fuel of the limit that was used in vain, for what others take.
+    lost: u64,
 }
 
 impl FuelLeft {
@@ -21,6 +23,7 @@ impl FuelLeft {
             own: limits.fuel,
             shared: options.fuel.clone(),
             given: 0,
+            lost: 0,
         }
     }
 
@@ -28,12 +31,38 @@ impl FuelLeft {
     #[inline]
     pub(crate) fn begin_next_call(&mut self) {
         self.own = self.limit;
+        self.lost = 0;
     }
 
-    /// Subtracts what was used before.
+    /// Subtracts what starts that were refused used before.
     pub(crate) fn without(mut self, used: u64) -> Self {
         self.own = self.own.saturating_sub(used);
+        self.lost = used;
         self
+    }
+
+    /// Notes that a start was refused, which had used fuel.
+    pub(crate) fn lose_start(&self) {
+        if let Some(shared) = &self.shared {
+            shared.lose(self.used().saturating_sub(self.lost));
+        }
+    }
+
+    /// Notes what starts lost in a function that was called back.
+    pub(crate) fn lose_in_function(&mut self, function: &Fuel) {
+        let lost = function.lost();
+        self.lost += lost;
+        if let Some(shared) = &self.shared {
+            shared.lose(lost);
+        }
+    }
+
+    /// Whether a part of the fuel that has been spent was lost by starts that were refused.
+    pub(crate) fn was_lost(&self) -> bool {
+        match &self.shared {
+            Some(shared) if self.own > 0 => shared.left() == 0 && shared.lost() > 0,
+            _ => self.own == 0 && self.lost > 0,
+        }
     }
 
     /// The fuel that was used of the limit.

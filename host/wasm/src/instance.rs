@@ -22,7 +22,7 @@ pub(crate) use self::enter::{check_stack, not_called};
 use crate::address_space::Bytes;
 use crate::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
 use crate::discard::LARGE;
-use crate::failure::caller_exhausted;
+use crate::failure::{caller_exhausted, is_lack};
 use crate::frame::FrameImage;
 use crate::held_up::Making;
 use crate::memory::GuestMemory;
@@ -59,6 +59,8 @@ pub(crate) struct Refused {
     pub(crate) missing: Option<Bytes>,
     /// The fuel that it used, and that of those refused before it.
     pub(crate) fuel_used: u64,
+    /// Whether it ran out of the fuel that those before it left.
+    pub(crate) lacks_fuel: bool,
     /// Whether what was made of it is freed in the background, which makes no more room than there
     /// was.
     pub(crate) is_being_freed: bool,
@@ -70,10 +72,15 @@ pub(crate) struct Refused {
 
 impl Refused {
     fn new(status: Status, state: &GuestState) -> Self {
+        let lacks_fuel = state.fuel.was_lost();
+        if is_lack(&status) {
+            state.fuel.lose_start();
+        }
         Self {
             status,
             missing: state.missing,
             fuel_used: state.fuel.used(),
+            lacks_fuel,
             is_being_freed: state.share.memory_bytes() >= LARGE,
             turn: None,
             place: None,
@@ -87,6 +94,7 @@ impl From<Status> for Refused {
             status,
             missing: None,
             fuel_used: 0,
+            lacks_fuel: false,
             is_being_freed: false,
             turn: None,
             place: None,

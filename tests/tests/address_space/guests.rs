@@ -77,6 +77,19 @@ pub(crate) const STARTS: &str = r#"(module
   (start $start)
   (func (export "f") (param i32) (result i32) (i32.const 0)))"#;
 
+/// Its start takes some 6 million units of fuel, as each call does, and grows.
+pub(crate) const STARTS_AND_WORKS: &str = r#"(module
+  (memory (export "memory") 1)
+  (func $work (local $rounds i32)
+    (local.set $rounds (i32.const 800000))
+    (loop $again
+      (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1))))))
+  (func $start
+    (call $work)
+    (if (i32.eq (memory.grow (i32.const 640)) (i32.const -1)) (then unreachable)))
+  (start $start)
+  (func (export "f") (param i32) (result i32) (call $work) (i32.const 0)))"#;
+
 /// Its allocator grows its memory, or gives up. Its state is deleted until that is stopped.
 pub(crate) const ALLOCATES: &str = r#"(module
   (memory (export "memory") 1)

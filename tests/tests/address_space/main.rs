@@ -17,6 +17,8 @@ use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use guests::{STARTS, STARTS_AND_WORKS};
+
 /// The environment variable with the scene that the child plays: its name, and perhaps a limit of
 /// the process and its new value, in GiB or as a number of processes.
 const SCENE: &str = "CALLBOX_TEST_ADDRESS_SPACE";
@@ -76,8 +78,9 @@ fn the_child() {
         "refused" => idle::refused_guests(),
         "functions" => idle::many_functions(),
         "segment" => idle::passive_segment(),
-        "starts" => idle::starts_of_one_call("1"),
-        "large-starts" => idle::starts_of_one_call("160"),
+        "starts" => idle::starts_of_one_call(&STARTS.replace("PAGES", "1")),
+        "large-starts" => idle::starts_of_one_call(&STARTS.replace("PAGES", "160")),
+        "starts-and-works" => idle::starts_of_one_call(STARTS_AND_WORKS),
         _ => panic!("no scene {scene:?}"),
     };
     println!("said: {said}");

@@ -202,8 +202,20 @@ const GROWS: &str = r#"(module
     (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (local.get $was))
     (i32.const 0)))"#;
 
-/// The growth of a call beside another that has grown within the limit of both.
-fn growth_beside_another(deterministic: bool) -> Result<i32, Status> {
+/// The same, where the start function grows.
+const GROWS_AT_ITS_START: &str = r#"(module
+  (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 1)
+  (func $start (i32.store (i32.const 0) (memory.grow (i32.const 600))))
+  (start $start)
+  (func (export "f") (param $frame i32) (result i32)
+    (if (i32.load (i32.load (i32.load offset=8 (local.get $frame))))
+      (then (call $log (i32.const 2) (i32.const 0) (i32.const 0))))
+    (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (i32.load (i32.const 0)))
+    (i32.const 0)))"#;
+
+/// The growth of a call alone, and beside another that has grown within the limit of both.
+fn growth_beside_another(wat: &str, deterministic: bool) -> (i32, Result<i32, Status>) {
     let mut policy = Policy {
         deterministic,
         isolation: Isolation::Fresh,
@@ -223,7 +235,7 @@ fn growth_beside_another(deterministic: bool) -> Result<i32, Status> {
         ..Config::default()
     })
     .unwrap();
-    let module = engine.load(&wat::parse_str(GROWS).unwrap()).unwrap();
+    let module = engine.load(&wat::parse_str(wat).unwrap()).unwrap();
     let shape = || "s32[]".parse().unwrap();
     let site = CallSite::new("f", vec![shape()], shape());
     let prepared = module.prepare_call(site).unwrap();
@@ -237,21 +249,26 @@ fn growth_beside_another(deterministic: bool) -> Result<i32, Status> {
         has_logged.recv().unwrap();
         let growth = grow(0);
         drop(end);
-        // The module's page, and that of the arena.
-        assert_eq!(other.join().unwrap(), Ok(2));
-        assert_eq!(grow(0), Ok(2));
-        growth
+        let other = other.join().unwrap();
+        let alone = grow(0).unwrap();
+        assert_eq!(other, Ok(alone));
+        (alone, growth)
     })
 }
 
 /// Its results would depend on the other call.
 #[test]
 fn no_call_sees_that_another_has_taken_its_memory() {
-    assert_eq!(growth_beside_another(false), Ok(-1));
-    let status = growth_beside_another(true).unwrap_err();
-    assert_eq!(
-        (status.code(), status.blame()),
-        (StatusCode::ResourceExhausted, Blame::Caller),
-        "{status}"
-    );
+    // The module's page, and that of the arena where it is reserved before the growth.
+    for (wat, pages) in [(GROWS, 2), (GROWS_AT_ITS_START, 1)] {
+        assert_eq!(growth_beside_another(wat, false), (pages, Ok(-1)));
+        let (alone, beside) = growth_beside_another(wat, true);
+        assert_eq!(alone, pages);
+        let status = beside.unwrap_err();
+        assert_eq!(
+            (status.code(), status.blame()),
+            (StatusCode::ResourceExhausted, Blame::Caller),
+            "{status}"
+        );
+    }
 }

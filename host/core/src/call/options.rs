@@ -84,19 +84,28 @@ pub type UserData = BTreeMap<String, Vec<u8>>;
 
 /// A store of fuel, which its clones share.
 #[derive(Clone, Debug)]
-pub struct Fuel(Arc<AtomicU64>);
+pub struct Fuel(Arc<Store>);
+
+#[derive(Debug)]
+struct Store {
+    left: AtomicU64,
+    lost: AtomicU64,
+}
 
 impl Fuel {
     /// A store of this much fuel.
     #[must_use]
     pub fn new(units: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(units)))
+        Self(Arc::new(Store {
+            left: AtomicU64::new(units),
+            lost: AtomicU64::new(0),
+        }))
     }
 
     /// The fuel that is left.
     #[must_use]
     pub fn left(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.left.load(Ordering::Relaxed)
     }
 
     /// Takes this much fuel, or what is left.
@@ -104,9 +113,22 @@ impl Fuel {
         // The closure never returns `None`.
         let _ = self
             .0
+            .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                 Some(left.saturating_sub(units))
             });
+    }
+
+    /// The fuel that was taken in vain, by starts that were refused what others take: a call that
+    /// runs out of fuel may owe it to them.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+
+    /// Notes fuel that was taken in vain.
+    pub fn lose(&self, units: u64) {
+        self.0.lost.fetch_add(units, Ordering::Relaxed);
     }
 }
 

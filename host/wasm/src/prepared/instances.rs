@@ -190,6 +190,7 @@ impl Sites {
             let turn = refused.turn.take();
             let turn = turn.or_else(|| refused.place.take().map(Turn::with));
             match self.try_new_instance(turn, caller) {
+                Err(next) if next.lacks_fuel => return Err(refused.status),
                 Err(next) if is_lack(&next.status) => {
                     let now = Instant::now();
                     self.check_not_stopped(now, own, cancel)?;
@@ -197,14 +198,6 @@ impl Sites {
                         return Err(next.status);
                     }
                     refused = next;
-                }
-                // It ran out of the fuel that those before it left, which is no doing of the
-                // module's.
-                Err(next)
-                    if caller.begun.is_some_and(|begun| begun.fuel_used > 0)
-                        && is_out_of_time(&next.status) =>
-                {
-                    return Err(refused.status);
                 }
                 outcome => return outcome.map_err(|refused| refused.status),
             }
@@ -215,8 +208,3 @@ impl Sites {
 /// How often a call looks again for an idle instance that it can have in place of a new one: others
 /// may have used and given back each while it looked.
 const LOOKS: u32 = 8;
-
-/// Whether the module's code was stopped for its time or fuel.
-fn is_out_of_time(status: &Status) -> bool {
-    status.code() == StatusCode::DeadlineExceeded && status.blame() == Blame::Guest
-}
