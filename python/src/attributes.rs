@@ -3,7 +3,7 @@
 use callbox::call::{AttributeSignature, Signature};
 use callbox::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
 use callbox_core::float_mode::FloatMode;
-use callbox_core::text::AttributeRoom;
+use callbox_core::text::{AttributeRoom, MAX_TEXT_BYTES};
 use half::{bf16, f16};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,9 +17,6 @@ use crate::stack::on_enough;
 
 /// The maximum depth of nested dictionaries. Attributes are processed recursively.
 const MAX_DEPTH: usize = 64;
-
-/// The longest text of a program, in bytes.
-const MAX_TEXT: usize = 1 << 28;
 
 /// The bytes of text that an element of an array takes at least: a digit, a comma and a space.
 const ELEMENT_TEXT: usize = 3;
@@ -37,7 +34,7 @@ impl Room {
     fn of_a_call() -> Self {
         Self {
             attributes: AttributeRoom::of_a_text(),
-            text: MAX_TEXT,
+            text: MAX_TEXT_BYTES,
         }
     }
 
@@ -61,7 +58,7 @@ impl Room {
                 PyValueError::new_err(format!(
                     "expected {what} of at most {} {unit} in all attributes together, found one of \
                      {count} where {left} are left: pass large ones as operands",
-                    MAX_TEXT / each
+                    MAX_TEXT_BYTES / each
                 ))
             })?;
         Ok(())

@@ -29,7 +29,7 @@ pub use buffers::{CallBuffers, SharedBuffers, SliceCall, Slices};
 pub use copying::{copy, copy_bytes};
 pub use device::{Device, DeviceBuffer, DeviceLeaf, DeviceMemory, DeviceQueue, HostWork};
 pub use mapping::Mapping;
-pub use options::{Bounds, CallOptions, CancelToken, Deadline, Fuel, UserData};
+pub use options::{Bounds, CallOptions, CancelToken, Deadline, Delays, Fuel, UserData};
 pub use prepared::{
     BufferExecution, DirectCalls, DirectModule, FailedOnDevice, InstanceMemory, PreparedCall,
 };

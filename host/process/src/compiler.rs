@@ -155,7 +155,7 @@ unsafe impl Compiler for CompilerProcess {
         };
         loop {
             let candidate = Candidate {
-                file: job.wasm.len(),
+                code_bytes: job.code_bytes,
                 before: task.used,
                 lost: task.used.saturating_sub(job.earlier),
                 held: task.held,

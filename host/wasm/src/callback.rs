@@ -112,13 +112,14 @@ fn try_call(
     let (from, to) = (from.map_err(in_function)?, to.map_err(in_function)?);
     let arguments = arguments(&memory, &function, &from)?;
     let bytes: usize = from.iter().chain(&to).map(|buffer| buffer.size).sum();
+    let spare = caller.data().fuel.spare();
     let bounds = Bounds {
         deadline: caller.data().interrupt.instant(),
         // Outside the deterministic mode there is no fuel.
         fuel: caller
             .get_fuel()
             .ok()
-            .map(|left| Fuel::new(left.saturating_sub(bytes as u64))),
+            .map(|left| Fuel::with_spare(left.saturating_sub(bytes as u64), spare)),
     };
     let stack = caller.data().shared.policy.limits.stack_bytes;
     let needed = stack.saturating_add(PROGRAM_STACK);
@@ -126,7 +127,8 @@ fn try_call(
         functions.call(function.id, &arguments, &bounds)
     });
     if let Some(fuel) = bounds.fuel {
-        caller.data_mut().fuel.lose_in_function(&fuel);
+        let lost = spare.saturating_sub(fuel.spare());
+        caller.data_mut().fuel.take_spare(lost);
         caller
             .set_fuel(fuel.left())
             .map_err(|error| Status::internal(format!("fuel cannot be set: {error:#}")))?;

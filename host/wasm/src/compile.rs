@@ -87,6 +87,7 @@ fn compile_elsewhere(
     let limits = &shared.policy.limits;
     let job = CompileJob {
         wasm: file.bytes(),
+        code_bytes: file.code_bytes,
         settings: &shared.compiler_settings,
         fingerprint: shared.fingerprint,
         time: limits.compile_time,

@@ -68,6 +68,8 @@ pub unsafe trait Compiler: fmt::Debug + Send + Sync {
 pub struct CompileJob<'a> {
     /// The module's file, which is valid.
     pub wasm: &'a [u8],
+    /// The bytes of its functions' code, which say what it will take: data takes none.
+    pub code_bytes: usize,
     /// The settings that the code depends on.
     pub settings: &'a CompilerSettings,
     /// The required [`CodeCompiler::fingerprint`].

@@ -34,6 +34,8 @@ impl<'a> WasmExecution<'a> {
         functions: Option<&Arc<dyn Functions>>,
         indices: &[usize],
     ) -> Result<Self> {
+        // A call that runs twice has instances of its own, with all stages.
+        let shares = indices.iter().any(|&site| !sites.is_checked(site));
         let mut execution = Self {
             sites,
             options: options.clone(),
@@ -42,8 +44,6 @@ impl<'a> WasmExecution<'a> {
             lease: None,
             helping: None,
         };
-        // A call that runs twice has instances of its own.
-        let shares = !execution.staged.is_empty() || indices.iter().any(|&i| !sites.is_checked(i));
         if shares && sites.module.shared.policy.isolation == Isolation::Executable {
             let lease = execution.lease.insert(sites.pool.lease());
             let instance = sites.instance(

@@ -45,6 +45,7 @@ pub struct ModuleFile {
     pub(crate) has_start: bool,
     /// [`Sections::record_bytes`].
     pub(crate) record_bytes: u64,
+    pub(crate) code_bytes: usize,
     name: Option<Arc<str>>,
     limits: FileLimits,
     depth: Depth,
@@ -60,6 +61,7 @@ struct Contents {
     starts: bool,
     has_start: bool,
     record_bytes: u64,
+    code_bytes: usize,
 }
 
 /// The limits that reading a file depends on.
@@ -124,6 +126,7 @@ impl ModuleFile {
             starts: contents.starts,
             has_start: contents.has_start,
             record_bytes: contents.record_bytes,
+            code_bytes: contents.code_bytes,
             name: None,
             limits: FileLimits::of(limits),
             depth,
@@ -284,6 +287,7 @@ impl Contents {
             starts: sections.starts,
             has_start: sections.has_start,
             record_bytes: sections.record_bytes(),
+            code_bytes: sections.code_bytes,
             info: ModuleInfo {
                 sha256: hex::encode(digest),
                 size: wasm.len(),

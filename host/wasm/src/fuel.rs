@@ -1,4 +1,8 @@
 //! Fuel: the work that a call may do in the deterministic mode, which reads no clock.
+//!
+//! A start that finds no room, because of what others take, is begun again. What it used does not
+//! count, so that the call ends as it would alone, but only up to the call's limit: then the lack
+//! is reported.
 
 use callbox_core::call::{CallOptions, Fuel};
 use callbox_core::policy::Limits;
@@ -9,21 +13,22 @@ use callbox_core::policy::Limits;
 pub(crate) struct FuelLeft {
     limit: u64,
     own: u64,
+    /// What starts may use that are begun again.
+    spare: u64,
     shared: Option<Fuel>,
     /// The fuel given to the store for the current entry into the guest.
     given: u64,
-    /// The fuel of the limit that was used in vain, for what others take.
-    lost: u64,
 }
 
 impl FuelLeft {
-    pub(crate) fn new(limits: &Limits, options: &CallOptions) -> Self {
+    /// The fuel of a call for which starts that were begun again used this much.
+    pub(crate) fn new(limits: &Limits, options: &CallOptions, lost: u64) -> Self {
         Self {
             limit: limits.fuel,
             own: limits.fuel,
+            spare: limits.fuel.saturating_sub(lost),
             shared: options.fuel.clone(),
             given: 0,
-            lost: 0,
         }
     }
 
@@ -31,43 +36,30 @@ impl FuelLeft {
     #[inline]
     pub(crate) fn begin_next_call(&mut self) {
         self.own = self.limit;
-        self.lost = 0;
+        self.spare = self.limit;
     }
 
-    /// Subtracts what starts that were refused used before.
-    pub(crate) fn without(mut self, used: u64) -> Self {
-        self.own = self.own.saturating_sub(used);
-        self.lost = used;
-        self
-    }
-
-    /// Notes that a start was refused, which had used fuel.
-    pub(crate) fn lose_start(&self) {
+    /// What a start used that found no room, and those before it. It is given back.
+    pub(crate) fn lose_start(&mut self) -> u64 {
+        let used = self.limit - self.own;
         if let Some(shared) = &self.shared {
-            shared.lose(self.used().saturating_sub(self.lost));
+            shared.give_back(used);
         }
+        self.take_spare(used);
+        self.limit - self.spare
     }
 
-    /// Notes what starts lost in a function that was called back.
-    pub(crate) fn lose_in_function(&mut self, function: &Fuel) {
-        let lost = function.lost();
-        self.lost += lost;
+    /// What starts may still use that are begun again.
+    pub(crate) fn spare(&self) -> u64 {
+        let shared = self.shared.as_ref().map_or(u64::MAX, Fuel::spare);
+        self.spare.min(shared)
+    }
+
+    pub(crate) fn take_spare(&mut self, units: u64) {
+        self.spare = self.spare.saturating_sub(units);
         if let Some(shared) = &self.shared {
-            shared.lose(lost);
+            shared.take_spare(units);
         }
-    }
-
-    /// Whether a part of the fuel that has been spent was lost by starts that were refused.
-    pub(crate) fn was_lost(&self) -> bool {
-        match &self.shared {
-            Some(shared) if self.own > 0 => shared.left() == 0 && shared.lost() > 0,
-            _ => self.own == 0 && self.lost > 0,
-        }
-    }
-
-    /// The fuel that was used of the limit.
-    pub(crate) fn used(&self) -> u64 {
-        self.limit - self.own
     }
 
     /// The limit, for a message.

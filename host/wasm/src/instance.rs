@@ -49,7 +49,7 @@ pub(crate) struct Caller<'a> {
 pub(crate) struct Begun {
     pub(crate) at: Instant,
     /// The fuel that refused instances used.
-    pub(crate) fuel_used: u64,
+    pub(crate) fuel_lost: u64,
 }
 
 /// An instance that could not be made.
@@ -58,8 +58,8 @@ pub(crate) struct Refused {
     /// The bytes that the process lacked for it, if that is known.
     pub(crate) missing: Option<Bytes>,
     /// The fuel that it used, and that of those refused before it.
-    pub(crate) fuel_used: u64,
-    /// Whether it ran out of the fuel that those before it left.
+    pub(crate) fuel_lost: u64,
+    /// Whether it used more than starts may that are begun again.
     pub(crate) lacks_fuel: bool,
     /// Whether what was made of it is freed in the background, which makes no more room than there
     /// was.
@@ -71,16 +71,18 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn new(status: Status, state: &GuestState) -> Self {
-        let lacks_fuel = state.fuel.was_lost();
-        if is_lack(&status) {
-            state.fuel.lose_start();
-        }
+    fn new(status: Status, state: &mut GuestState) -> Self {
+        let is_begun_again = is_lack(&status) && state.shared.policy.deterministic;
+        let fuel_lost = if is_begun_again {
+            state.fuel.lose_start()
+        } else {
+            0
+        };
         Self {
+            lacks_fuel: is_begun_again && state.fuel.spare() == 0,
+            fuel_lost,
             status,
             missing: state.missing,
-            fuel_used: state.fuel.used(),
-            lacks_fuel,
             is_being_freed: state.share.memory_bytes() >= LARGE,
             turn: None,
             place: None,
@@ -93,7 +95,7 @@ impl From<Status> for Refused {
         Self {
             status,
             missing: None,
-            fuel_used: 0,
+            fuel_lost: 0,
             lacks_fuel: false,
             is_being_freed: false,
             turn: None,
@@ -161,7 +163,7 @@ impl Instance {
         match initialized.and_then(|()| new.reserve(module, purpose.arena_size)) {
             Ok(arena) => new.arena = arena,
             Err(status) => {
-                let refused = Refused::new(status, new.store.data());
+                let refused = Refused::new(status, new.store.data_mut());
                 new.discard();
                 return Err(refused);
             }
@@ -198,7 +200,7 @@ impl Instance {
         let (exports, memory) = match started {
             Ok(started) => started,
             Err(status) => {
-                let mut refused = Refused::new(status, store.data());
+                let mut refused = Refused::new(status, store.data_mut());
                 if pool_is_full {
                     refused.place = store.data_mut().share.set_place(None);
                 }
@@ -255,6 +257,13 @@ impl Instance {
     /// Whether the instance can be used again.
     pub(crate) fn is_healthy(&self) -> bool {
         self.healthy
+    }
+
+    /// Whether the instance may wait for its next call.
+    #[inline]
+    pub(crate) fn may_be_idle(&self) -> bool {
+        let capabilities = self.store.data().capabilities.as_ref();
+        self.healthy && capabilities.is_none_or(|capabilities| capabilities.may_be_idle())
     }
 
     /// Begins a call or an execution.

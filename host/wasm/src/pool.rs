@@ -39,7 +39,7 @@ pub(crate) struct Slot {
     idle: [AtomicU64; 2],
 }
 
-/// Exclusive use of an instance, which returns to the pool at the end if it is healthy.
+/// Exclusive use of an instance, which returns to the pool at the end if it may be idle.
 pub(crate) enum Lease<'a> {
     Slot(&'a Slot, MutexGuard<'a, Option<Instance>>),
     Overflow(&'a Mutex<Vec<Instance>>, Option<Instance>),
@@ -195,7 +195,7 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let leased = self.instance();
         match leased {
-            Some(instance) if instance.is_healthy() => {
+            Some(instance) if instance.may_be_idle() => {
                 instance.end();
                 let takes = instance.takes();
                 if let Self::Slot(slot, _) = self {

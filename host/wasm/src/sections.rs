@@ -128,6 +128,8 @@ pub(crate) struct Sections<'a> {
     pub(crate) starts: bool,
     /// Whether it begins with a function.
     pub(crate) has_start: bool,
+    /// The bytes of the functions' code.
+    pub(crate) code_bytes: usize,
     /// The contents of the section `callbox.targets`.
     pub(crate) metadata: Option<Vec<u8>>,
     /// The number of globals, imported ones included.
@@ -156,6 +158,7 @@ impl<'a> Sections<'a> {
             tables: Vec::new(),
             starts: false,
             has_start: false,
+            code_bytes: 0,
             metadata: None,
             globals: 0,
             segments: 0,
@@ -297,6 +300,7 @@ impl<'a> Sections<'a> {
                 }
             }
             Payload::StartSection { .. } => (self.starts, self.has_start) = (true, true),
+            Payload::CodeSectionStart { size, .. } => self.code_bytes = size as usize,
             Payload::CustomSection(section) if section.name() == abi::METADATA_SECTION => {
                 self.add_metadata(section.data())?;
             }

@@ -46,7 +46,7 @@ impl GuestFailure {
 }
 
 /// The bytes of a table's element.
-const TABLE_ELEMENT: usize = size_of::<usize>();
+pub(crate) const TABLE_ELEMENT: usize = size_of::<usize>();
 
 /// Growth that was refused. Formatted only if the guest fails because of it: a guest may go on, and
 /// try again often.
@@ -234,8 +234,8 @@ impl GuestState {
             .begin(options, limit, begun.map(|begun| begun.at));
         self.held_up = None;
         if policy.deterministic {
-            let used = begun.map_or(0, |begun| begun.fuel_used);
-            self.fuel = FuelLeft::new(&policy.limits, options).without(used);
+            let lost = begun.map_or(0, |begun| begun.fuel_lost);
+            self.fuel = FuelLeft::new(&policy.limits, options, lost);
         }
         self.log.refill();
         self.attached.user_data.clone_from(&options.user_data);
@@ -346,11 +346,15 @@ impl GuestState {
         maximum: Option<usize>,
     ) -> Result<bool, Interrupted> {
         let limits = &self.shared.policy.limits;
-        let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
-        let limit = limit.min(maximum.unwrap_or(usize::MAX));
+        let together = limits.executable_memory_bytes;
+        let maximum = maximum.unwrap_or(usize::MAX);
+        // Tables count with the memory.
         let with_tables = desired.saturating_add(self.table_bytes);
-        let refused = if desired > limit {
-            RefusedGrowth::Memory { desired, limit }
+        let refused = if desired > maximum || with_tables > limits.memory_bytes {
+            RefusedGrowth::Memory {
+                desired: with_tables,
+                limit: limits.memory_bytes.min(maximum),
+            }
         } else if !self.grow_together(with_tables, together)? {
             RefusedGrowth::Together {
                 desired: with_tables,
@@ -514,7 +518,13 @@ impl wasmtime::ResourceLimiter for GuestState {
         // A table counts with the memory.
         let more = desired.saturating_sub(current) * TABLE_ELEMENT;
         let size = self.share.memory_bytes() + more;
-        let together = self.shared.policy.limits.executable_memory_bytes;
+        let limits = &self.shared.policy.limits;
+        let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
+        if size > limit {
+            let desired = size;
+            self.refuse(RefusedGrowth::Memory { desired, limit });
+            return Ok(false);
+        }
         if !self.grow_together(size, together)? {
             self.refuse(RefusedGrowth::Together {
                 desired: size,

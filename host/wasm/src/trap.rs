@@ -114,15 +114,11 @@ pub(crate) fn lacks_memory(error: &wasmtime::Error) -> bool {
 fn trapped(trap: Trap, state: &mut GuestState, what: &str) -> Status {
     if trap == Trap::OutOfFuel {
         let limit = state.fuel.limit();
-        let ran =
-            format!("{what} ran past its fuel of {limit} units, or of the call that it is part of");
-        return if state.fuel.was_lost() {
-            caller_exhausted(format!(
-                "{ran}: starts that found no room used a part of it"
-            ))
-        } else {
-            status!(DeadlineExceeded, Guest, "{ran}")
-        };
+        return status!(
+            DeadlineExceeded,
+            Guest,
+            "{what} ran past its fuel of {limit} units, or of the call that it is part of"
+        );
     }
     // A panic and a failing allocator report their reason and then execute `unreachable`. It is not
     // the cause of any other trap.

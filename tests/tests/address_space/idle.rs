@@ -166,15 +166,14 @@ fn all_that_an_idle_instance_takes_counts() {
     }
 }
 
-/// The second attempt to make an instance has the fuel that the first one left.
+/// What the first attempt to make an instance used does not count: the call ends as it would alone.
 #[test]
-fn all_starts_of_a_call_share_its_fuel() {
-    // Where it was large, it is freed in the background, which makes no room. Where the second one
-    // succeeds, what it leaves may be too little for the call.
+fn a_start_that_is_begun_again_costs_the_call_no_fuel() {
+    // Where it was large, it is freed in the background, which makes no room.
     for scene in ["starts", "large-starts", "starts-and-works"] {
         assert_eq!(
             play(&format!("{scene} RLIMIT_DATA 1")),
-            "ResourceExhausted Caller, done",
+            "done, done",
             "{scene}"
         );
     }

@@ -78,19 +78,34 @@ fn open_files_are_limited() {
 fn open_files_of_all_instances_are_limited() {
     let tree = Tree::new();
     let grants = tree.grants(Access::Read);
-    let engine = limited(10, 15);
     let mfile = script::errno("mfile");
-    let first = hoarder(&engine, &grants);
-    let second = hoarder(&engine, &grants);
-    assert_eq!(hoard(&first, 20), (10, mfile));
-    assert_eq!(hoard(&second, 20), (5, mfile));
-    assert_eq!(hoard(&first, 20), (0, mfile));
+    let call = hoarder(&limited(10, 5), &grants);
+    for _ in 0..3 {
+        assert_eq!(hoard(&call, 20), (5, mfile));
+    }
+}
+
+/// The files of idle instances leave others half of the engine's.
+#[test]
+fn instances_with_too_many_files_are_not_idle() {
+    let tree = Tree::new();
+    let grants = tree.grants(Access::Read);
+    let engine = limited(10, 40);
+    let mfile = script::errno("mfile");
+    let idle = [(); 2].map(|()| hoarder(&engine, &grants));
+    for call in &idle {
+        assert_eq!(hoard(call, 20), (10, mfile));
+        assert_eq!(hoard(call, 1), (0, mfile));
+    }
     // Dropping an instance closes its files.
-    drop(first);
-    assert_eq!(hoard(&second, 20), (5, mfile));
-    drop(second);
-    for _ in 0..10 {
-        assert_eq!(hoard(&hoarder(&engine, &grants), 10), (10, 0));
+    let others = [(); 4].map(|()| hoarder(&engine, &grants));
+    for call in others.iter().cycle().take(12) {
+        assert_eq!(hoard(call, 20), (10, mfile));
+    }
+    drop(idle);
+    for call in &others[..2] {
+        assert_eq!(hoard(call, 20), (10, mfile));
+        assert_eq!(hoard(call, 1), (0, mfile));
     }
 }
 

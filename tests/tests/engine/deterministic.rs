@@ -1,5 +1,6 @@
 //! The deterministic mode: the results of sample kernels have the same digests on every machine.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
@@ -202,11 +203,17 @@ const GROWS: &str = r#"(module
     (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (local.get $was))
     (i32.const 0)))"#;
 
-/// The same, where the start function grows.
+/// The same, where the start function says that it runs, takes some 12 million units of fuel, and
+/// grows.
 const GROWS_AT_ITS_START: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
-  (func $start (i32.store (i32.const 0) (memory.grow (i32.const 600))))
+  (func $start (local $rounds i32)
+    (call $log (i32.const 1) (i32.const 0) (i32.const 0))
+    (local.set $rounds (i32.const 1500000))
+    (loop $again
+      (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1)))))
+    (i32.store (i32.const 0) (memory.grow (i32.const 600))))
   (start $start)
   (func (export "f") (param $frame i32) (result i32)
     (if (i32.load (i32.load (i32.load offset=8 (local.get $frame))))
@@ -214,8 +221,9 @@ const GROWS_AT_ITS_START: &str = r#"(module
     (i32.store (i32.load (i32.load offset=16 (local.get $frame))) (i32.load (i32.const 0)))
     (i32.const 0)))"#;
 
-/// The growth of a call alone, and beside another that has grown within the limit of both.
-fn growth_beside_another(wat: &str, deterministic: bool) -> (i32, Result<i32, Status>) {
+/// The growth of a call beside another that has grown within the limit of both, and how often its
+/// start ran.
+fn growth_beside_another(wat: &str, deterministic: bool) -> (Result<i32, Status>, usize) {
     let mut policy = Policy {
         deterministic,
         isolation: Isolation::Fresh,
@@ -223,14 +231,21 @@ fn growth_beside_another(wat: &str, deterministic: bool) -> (i32, Result<i32, St
         ..Policy::default()
     };
     policy.limits.executable_memory_bytes = 64 << 20;
+    policy.limits.fuel = 16_000_000;
+    let starts = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&starts);
     let (logs, has_logged) = mpsc::sync_channel(0);
     let (end, ends) = mpsc::channel::<()>();
     let ends = Mutex::new(ends);
     let engine = Engine::with_config(Config {
         policy,
-        log: Some(Arc::new(move |_: &LogRecord<'_>| {
-            logs.send(()).unwrap();
-            let _ = ends.lock().unwrap().recv();
+        log: Some(Arc::new(move |record: &LogRecord<'_>| {
+            if record.level == LogLevel::Debug {
+                counter.fetch_add(1, Ordering::SeqCst);
+            } else {
+                logs.send(()).unwrap();
+                let _ = ends.lock().unwrap().recv();
+            }
         })),
         ..Config::default()
     })
@@ -247,28 +262,31 @@ fn growth_beside_another(wat: &str, deterministic: bool) -> (i32, Result<i32, St
     thread::scope(|scope| {
         let other = scope.spawn(|| grow(1));
         has_logged.recv().unwrap();
+        let before = starts.load(Ordering::SeqCst);
         let growth = grow(0);
+        let starts = starts.load(Ordering::SeqCst) - before;
         drop(end);
         let other = other.join().unwrap();
-        let alone = grow(0).unwrap();
-        assert_eq!(other, Ok(alone));
-        (alone, growth)
+        assert!(other.as_ref().is_ok_and(|&pages| pages > 0), "{other:?}");
+        assert_eq!(grow(0), other);
+        (growth, starts)
     })
 }
 
-/// Its results would depend on the other call.
+/// Its results would depend on the other call. A start that finds no room is begun again, but all
+/// that are have no more fuel together than the call.
 #[test]
 fn no_call_sees_that_another_has_taken_its_memory() {
-    // The module's page, and that of the arena where it is reserved before the growth.
-    for (wat, pages) in [(GROWS, 2), (GROWS_AT_ITS_START, 1)] {
-        assert_eq!(growth_beside_another(wat, false), (pages, Ok(-1)));
-        let (alone, beside) = growth_beside_another(wat, true);
-        assert_eq!(alone, pages);
-        let status = beside.unwrap_err();
+    for (wat, starts) in [(GROWS, 0), (GROWS_AT_ITS_START, 2)] {
+        let (growth, _) = growth_beside_another(wat, false);
+        assert_eq!(growth, Ok(-1));
+        let (growth, found) = growth_beside_another(wat, true);
+        let status = growth.unwrap_err();
         assert_eq!(
             (status.code(), status.blame()),
             (StatusCode::ResourceExhausted, Blame::Caller),
             "{status}"
         );
+        assert_eq!(found, starts);
     }
 }

@@ -10,7 +10,7 @@ use super::batch::{Batch, Leaf};
 use super::merging;
 use super::pieces::Pieces;
 use super::prepared::DirectModule;
-use super::{CallOptions, CallSite, Deadline, Fuel};
+use super::{CallOptions, CallSite, Deadline, Delays, Fuel};
 use crate::policy::Policy;
 use crate::values::Result;
 
@@ -72,6 +72,7 @@ impl WholeCall {
         let options = CallOptions {
             deadline,
             fuel: options.fuel.clone().or(self.fuel.map(Fuel::new)),
+            delays: Some(Delays::begin()),
             ..options.clone()
         };
         options.from_now_on()

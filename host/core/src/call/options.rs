@@ -26,6 +26,8 @@ pub struct CallOptions {
     pub threads: Option<usize>,
     /// Bytes that targets find in their context by name, like XLA FFI's user data.
     pub user_data: Option<Arc<UserData>>,
+    /// What delays the parts of a mapped call, which share its time.
+    pub delays: Option<Delays>,
 }
 
 impl CallOptions {
@@ -82,23 +84,63 @@ impl CallOptions {
 /// Bytes that the embedder attaches to a call or an execution, by name.
 pub type UserData = BTreeMap<String, Vec<u8>>;
 
+/// The time that the parts of a call waited for their instances, which its clones share.
+#[derive(Clone, Debug)]
+pub struct Delays {
+    begun: Instant,
+    nanos: Arc<AtomicU64>,
+}
+
+impl Delays {
+    /// Those of a call that begins now.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self {
+            begun: Instant::now(),
+            nanos: Arc::default(),
+        }
+    }
+
+    /// Adds the time that a part waited.
+    pub fn add(&self, time: Duration) {
+        let nanos = time.as_nanos().try_into().unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Whether they, rather than the parts before, are why a part has no time left: they took most
+    /// of it.
+    pub(super) fn are_to_blame(&self) -> bool {
+        let time = Duration::from_nanos(self.nanos.load(Ordering::Relaxed));
+        time > self.begun.elapsed() / 2
+    }
+}
+
 /// A store of fuel, which its clones share.
+///
+/// A start that finds no room is begun again, and what it used is given back, so that a call does
+/// not depend on what others take. The spare fuel bounds how much.
 #[derive(Clone, Debug)]
 pub struct Fuel(Arc<Store>);
 
 #[derive(Debug)]
 struct Store {
     left: AtomicU64,
-    lost: AtomicU64,
+    spare: AtomicU64,
 }
 
 impl Fuel {
-    /// A store of this much fuel.
+    /// A store of this much fuel, and as much spare fuel.
     #[must_use]
     pub fn new(units: u64) -> Self {
+        Self::with_spare(units, units)
+    }
+
+    /// A store of this much fuel, with spare fuel.
+    #[must_use]
+    pub fn with_spare(units: u64, spare: u64) -> Self {
         Self(Arc::new(Store {
             left: AtomicU64::new(units),
-            lost: AtomicU64::new(0),
+            spare: AtomicU64::new(spare),
         }))
     }
 
@@ -108,28 +150,33 @@ impl Fuel {
         self.0.left.load(Ordering::Relaxed)
     }
 
+    /// The spare fuel that is left.
+    #[must_use]
+    pub fn spare(&self) -> u64 {
+        self.0.spare.load(Ordering::Relaxed)
+    }
+
     /// Takes this much fuel, or what is left.
     pub fn take(&self, units: u64) {
-        // The closure never returns `None`.
-        let _ = self
-            .0
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                Some(left.saturating_sub(units))
-            });
+        subtract(&self.0.left, units);
     }
 
-    /// The fuel that was taken in vain, by starts that were refused what others take: a call that
-    /// runs out of fuel may owe it to them.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.0.lost.load(Ordering::Relaxed)
+    /// Takes this much spare fuel, or what is left.
+    pub fn take_spare(&self, units: u64) {
+        subtract(&self.0.spare, units);
     }
 
-    /// Notes fuel that was taken in vain.
-    pub fn lose(&self, units: u64) {
-        self.0.lost.fetch_add(units, Ordering::Relaxed);
+    /// Gives back what was taken.
+    pub fn give_back(&self, units: u64) {
+        self.0.left.fetch_add(units, Ordering::Relaxed);
     }
+}
+
+fn subtract(from: &AtomicU64, units: u64) {
+    // The closure never returns `None`.
+    let _ = from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+        Some(left.saturating_sub(units))
+    });
 }
 
 /// The bounds of a function that is called back: those of the call that it is part of.

@@ -113,7 +113,7 @@ impl Pieces {
         let all = 0..self.batch.count * self.inner;
         let called = self.call_rows(calls, options, sharing, (&all, self.rest), buffers);
         called.map_err(|(piece, status)| match piece {
-            Some(piece) => of_part(piece.start, status).context(self.describe(&piece)),
+            Some(piece) => of_part(piece.start, status, options).context(self.describe(&piece)),
             None => status,
         })
     }
@@ -133,7 +133,7 @@ impl Pieces {
             let rows = (&rows, self.inner_rest);
             let called = self.call_rows(calls, options, sharing, rows, buffers);
             let called = called.map_err(|(piece, status)| match piece {
-                Some(piece) => of_part(piece.start, status),
+                Some(piece) => of_part(piece.start, status, options),
                 None => status,
             });
             if let Err(status) = called {

@@ -43,10 +43,10 @@ const PART_OF_MACHINE: u64 = 3;
 /// healthy module takes.
 pub(super) const QUANTUM: Duration = Duration::from_millis(125);
 
-/// The processor time for each byte of a file that is much: twice what Rust's compiler makes
-/// modules of that take. The guests of this repository took 1.3 to 2.0 µs in November 2026, and 2.3
-/// to 3.9 µs with explicit traps.
-const TIME_PER_BYTE: Duration = Duration::from_micros(6);
+/// The processor time for each byte of code that is much: twice what Rust's compiler makes modules
+/// of that take. The guests of this repository took 3.1 to 5.1 µs in November 2026, with explicit
+/// traps.
+const TIME_PER_BYTE: Duration = Duration::from_micros(10);
 
 /// An attempt after others waits behind those that begin within this many times what they used.
 const DELAY: u32 = 8;
@@ -76,8 +76,8 @@ pub(super) struct Jobs {
 /// A module to be compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
-    /// The bytes of its file.
-    pub(super) file: usize,
+    /// The bytes of its code.
+    pub(super) code_bytes: usize,
     /// The processor time of earlier attempts, and that of those that lost their places in this
     /// load.
     pub(super) before: Duration,
@@ -179,14 +179,17 @@ impl Jobs {
         self.is_turn_of_first = !own.is_first();
         let kept = self.running.iter().filter(|job| job.seen.used < job.kept);
         let Candidate {
-            file, before, lost, ..
+            code_bytes,
+            before,
+            lost,
+            ..
         } = own.candidate;
         let is_kept = lost >= QUANTUM && kept.count() < KEPT;
         let kept = if is_kept { 2 * lost } else { Duration::ZERO };
         self.running.push(Job {
             number: own.number,
             begun: Instant::now(),
-            expected: TIME_PER_BYTE.saturating_mul(file.try_into().unwrap_or(u32::MAX)),
+            expected: TIME_PER_BYTE.saturating_mul(code_bytes.try_into().unwrap_or(u32::MAX)),
             before,
             kept: kept.min(MOST_KEPT),
             seen: Seen::default(),

@@ -47,4 +47,8 @@ impl ModuleCapabilities {
 impl InstanceCapabilities {
     #[inline]
     pub(crate) fn end_output(&mut self, _: &mut GuestLog) {}
+
+    pub(crate) fn may_be_idle(&self) -> bool {
+        true
+    }
 }

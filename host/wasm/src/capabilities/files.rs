@@ -76,6 +76,13 @@ impl Files {
         }
     }
 
+    /// Whether the instance may be idle with the files that it left open: those of all idle ones
+    /// leave others half of the engine's.
+    pub(super) fn may_be_idle(&self) -> bool {
+        let most = self.shared.policy.limits.engine_open_files / 2;
+        self.open == 0 || self.shared.open_files.load(Ordering::Relaxed) <= most
+    }
+
     /// Notes that a descriptor was closed.
     pub(super) fn closed(&mut self, descriptor: u32) {
         if self.initial.remove(&descriptor).is_none() {

@@ -23,6 +23,11 @@ impl InstanceCapabilities {
     pub(crate) fn end_output(&mut self, log: &mut GuestLog) {
         self.output.end(log);
     }
+
+    /// Whether the instance may be idle with the files that it left open.
+    pub(crate) fn may_be_idle(&self) -> bool {
+        self.files.may_be_idle()
+    }
 }
 
 impl fmt::Debug for InstanceCapabilities {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::Sites;
 use crate::failure::is_lack;
+use crate::held_up::Making;
 use crate::instance::{Begun, Caller, Instance, Purpose, Refused, check_stack, not_called};
 use crate::interrupt::Interrupted;
 use crate::places::Turn;
@@ -14,7 +15,7 @@ use crate::reclaim::Reclaim;
 use crate::shared::Evict;
 use crate::state::DELETION;
 use callbox_core::call::{CallOptions, CancelToken, Deadline};
-use callbox_core::values::{Blame, Result, Status, StatusCode};
+use callbox_core::values::{Result, Status};
 
 impl Sites {
     /// The lease's instance, or a new one in its place.
@@ -47,9 +48,20 @@ impl Sites {
         Some(())
     }
 
+    /// Makes an instance, and notes the time that this waited among the delays of the call.
+    pub(super) fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
+        let Some(delays) = &caller.options.delays else {
+            return self.make_or_wait(caller);
+        };
+        let making = Making::begin(None);
+        let made = self.make_or_wait(caller);
+        delays.add(making.held_up().time);
+        made
+    }
+
     /// Makes an instance. If there is no room, waits for instances that are being taken back, and
     /// evicts idle ones, one by one.
-    pub(super) fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
+    fn make_or_wait(&self, caller: Caller<'_>) -> Result<Instance> {
         let shared = &self.module.shared;
         // Eviction would not help.
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
@@ -66,7 +78,7 @@ impl Sites {
                     options: &options,
                     begun: Some(Begun {
                         at,
-                        fuel_used: refused.fuel_used,
+                        fuel_lost: refused.fuel_lost,
                     }),
                     ..caller
                 };
@@ -154,6 +166,9 @@ impl Sites {
         let (mut looks, mut search) = (0, None);
         loop {
             let discarder = &shared.discarder;
+            if refused.lacks_fuel {
+                return Err(refused.status);
+            }
             if refused.is_being_freed {
                 discarder.wait_for_all(deadline, cancel);
                 seen += 1;
@@ -185,12 +200,11 @@ impl Sites {
             reclaim.begin();
             if let Some(begun) = &mut caller.begun {
                 // Each attempt counts those before it, too.
-                begun.fuel_used = begun.fuel_used.max(refused.fuel_used);
+                begun.fuel_lost = begun.fuel_lost.max(refused.fuel_lost);
             }
             let turn = refused.turn.take();
             let turn = turn.or_else(|| refused.place.take().map(Turn::with));
             match self.try_new_instance(turn, caller) {
-                Err(next) if next.lacks_fuel => return Err(refused.status),
                 Err(next) if is_lack(&next.status) => {
                     let now = Instant::now();
                     self.check_not_stopped(now, own, cancel)?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{At, Batch};
-use crate::call::CallOptions;
+use crate::call::{CallOptions, Delays};
 use crate::values::{Blame, Result, Status, StatusCode};
 
 /// Handles the failure of elements: takes the buffers, the elements and the failure. `Err` ends the
@@ -21,10 +21,11 @@ pub(super) fn is_over(status: &Status, options: &CallOptions) -> bool {
 }
 
 /// The failure of a part of a call, which is not the first if `number` is not 0. A later part for
-/// which no time was left was not called, because the target took it in the parts before.
-pub(in crate::call) fn of_part(number: usize, status: Status) -> Status {
+/// which no time was left was not called, because the target took it in the parts before, unless
+/// they waited for most of it.
+pub(in crate::call) fn of_part(number: usize, status: Status, options: &CallOptions) -> Status {
     let is_late = status.code() == StatusCode::DeadlineExceeded && status.blame() == Blame::Caller;
-    if number == 0 || !is_late {
+    if number == 0 || !is_late || options.delays.as_ref().is_some_and(Delays::are_to_blame) {
         return status;
     }
     let message = format!("{}: the calls before it took that long", status.message());
@@ -42,7 +43,7 @@ impl Batch {
         mut failed: impl FnMut(Range<usize>, Status) -> Result<()>,
     ) -> Result<bool> {
         let is_over = is_over(&status, options);
-        let status = of_part(number, status);
+        let status = of_part(number, status, options);
         let (position, next, last) = (self.position(number), number + 1, self.count - 1);
         let status = if self.sizes.is_empty() {
             status
@@ -62,5 +63,28 @@ impl Batch {
             failed(number..next, status)?;
         }
         Ok(!is_over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_later_part_is_not_to_blame_where_the_call_waited_for_most_of_its_time() {
+        let delays = Delays::begin();
+        let options = CallOptions {
+            delays: Some(delays.clone()),
+            ..CallOptions::default()
+        };
+        let late = || Status::new(StatusCode::DeadlineExceeded, Blame::Caller, "late");
+        let blame = |number, options| of_part(number, late(), options).blame();
+        assert_eq!(blame(0, &options), Blame::Caller);
+        assert_eq!(blame(1, &options), Blame::Guest);
+        delays.add(Duration::from_secs(3600));
+        assert_eq!(blame(1, &options), Blame::Caller);
+        assert_eq!(blame(1, &CallOptions::default()), Blame::Guest);
     }
 }

@@ -9,7 +9,7 @@ const MB: u64 = 1 << 20;
 
 /// A first attempt, with a file that may take a minute.
 const FIRST: Candidate = Candidate {
-    file: 20_000_000,
+    code_bytes: 20_000_000,
     before: Duration::ZERO,
     lost: Duration::ZERO,
     held: 0,
