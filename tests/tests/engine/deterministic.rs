@@ -209,7 +209,7 @@ const GROWS_AT_ITS_START: &str = r#"(module
   (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 1)
   (func $start (local $rounds i32)
-    (call $log (i32.const 1) (i32.const 0) (i32.const 0))
+    (call $log (i32.const 3) (i32.const 0) (i32.const 0))
     (local.set $rounds (i32.const 1500000))
     (loop $again
       (br_if $again (local.tee $rounds (i32.sub (local.get $rounds) (i32.const 1)))))

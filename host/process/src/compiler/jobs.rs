@@ -334,6 +334,10 @@ impl Job {
             // Threads wait for one another now and then.
             seen.busy.max(self.seen.busy.saturating_sub(1))
         };
+        if !self.is_stopped && seen.busy > 0 && seen.used == self.seen.used {
+            // It waits for a processor, or something else stopped it: then it would keep its turn.
+            self.signal(Signal::CONT);
+        }
         self.seen = Seen { busy, ..seen };
     }
 

@@ -10,8 +10,14 @@ use crate::values::{Blame, Result, Status, StatusCode};
 /// call.
 pub type Failed<'a, B> = dyn FnMut(&mut B, Range<usize>, Status) -> Result<()> + 'a;
 
-/// Whether the call as a whole is out of time or fuel, or cancelled.
+/// Whether the call as a whole is out of time or fuel, or cancelled. In the deterministic mode the
+/// elements share its fuel, and one that was refused what others take leaves another part of it
+/// than it would alone: the call is over.
 pub(super) fn is_over(status: &Status, options: &CallOptions) -> bool {
+    let is_lack = status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller;
+    if is_lack && options.fuel.is_some() {
+        return true;
+    }
     let is_stopped = matches!(
         status.code(),
         StatusCode::DeadlineExceeded | StatusCode::Cancelled
@@ -71,6 +77,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::call::Fuel;
 
     #[test]
     fn a_later_part_is_not_to_blame_where_the_call_waited_for_most_of_its_time() {
@@ -86,5 +93,17 @@ mod tests {
         delays.add(Duration::from_secs(3600));
         assert_eq!(blame(1, &options), Blame::Caller);
         assert_eq!(blame(1, &CallOptions::default()), Blame::Guest);
+    }
+
+    #[test]
+    fn a_lack_ends_a_call_that_shares_fuel() {
+        let lack = |blame| Status::new(StatusCode::ResourceExhausted, blame, "lack");
+        let options = CallOptions {
+            fuel: Some(Fuel::new(1)),
+            ..CallOptions::default()
+        };
+        assert!(is_over(&lack(Blame::Caller), &options));
+        assert!(!is_over(&lack(Blame::Guest), &options));
+        assert!(!is_over(&lack(Blame::Caller), &CallOptions::default()));
     }
 }
