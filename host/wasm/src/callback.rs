@@ -78,7 +78,7 @@ fn call_function(
     caller.data().interrupt.check()?;
     match called {
         Ok(()) => Ok(0),
-        // Whether there is a lack depends on what others take. What the guest returns must not.
+        // A lack may depend on what others take. What the guest returns must not.
         Err(NotCalled::Refused(status))
             if caller.data().shared.policy.deterministic && is_lack(&status) =>
         {

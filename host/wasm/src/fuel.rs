@@ -39,13 +39,26 @@ impl FuelLeft {
         self.spare = self.limit;
     }
 
-    /// What a start used that found no room, and those before it. It is given back.
-    pub(crate) fn lose_start(&mut self) -> u64 {
-        let used = self.limit - self.own;
+    /// Gives back what was used by a start that found no room, or by a deleter that was refused
+    /// memory, as far as there is spare fuel. Returns whether there is enough.
+    pub(crate) fn give_back(&mut self, used: u64) -> bool {
+        let spare = self.spare();
+        let back = used.min(spare);
+        self.own += back;
         if let Some(shared) = &self.shared {
-            shared.give_back(used);
+            shared.give_back(back);
         }
-        self.take_spare(used);
+        self.take_spare(back);
+        used < spare || used == 0
+    }
+
+    /// The fuel of the limit that was used.
+    pub(crate) fn used(&self) -> u64 {
+        self.limit - self.own
+    }
+
+    /// What starts used that were begun again.
+    pub(crate) fn lost(&self) -> u64 {
         self.limit - self.spare
     }
 

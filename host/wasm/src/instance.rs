@@ -73,14 +73,10 @@ pub(crate) struct Refused {
 impl Refused {
     fn new(status: Status, state: &mut GuestState) -> Self {
         let is_begun_again = is_lack(&status) && state.shared.policy.deterministic;
-        let fuel_lost = if is_begun_again {
-            state.fuel.lose_start()
-        } else {
-            0
-        };
+        let used = state.fuel.used();
         Self {
-            lacks_fuel: is_begun_again && state.fuel.spare() == 0,
-            fuel_lost,
+            lacks_fuel: is_begun_again && !state.fuel.give_back(used),
+            fuel_lost: state.fuel.lost(),
             status,
             missing: state.missing,
             is_being_freed: state.share.memory_bytes() >= LARGE,

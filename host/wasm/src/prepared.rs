@@ -13,6 +13,7 @@ use super::purity;
 use super::quota::{Quota, Together};
 use super::shared::Evict;
 use super::site::Site;
+use super::state::TABLE_ELEMENT;
 use callbox_abi::ARENA_ALIGNMENT;
 use callbox_core::call::batch::check_sizes;
 use callbox_core::call::{
@@ -272,6 +273,11 @@ impl DirectModule for Module {
     ) -> Result<Sites> {
         let together = Arc::clone(&module.outside_programs);
         Sites::new(Arc::clone(module), sites, options, together)
+    }
+
+    fn most_table_bytes(&self) -> usize {
+        let elements = self.shared.policy.limits.table_elements;
+        self.info.tables.len() * elements.saturating_mul(TABLE_ELEMENT)
     }
 
     fn policy(&self) -> Option<&Policy> {

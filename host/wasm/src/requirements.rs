@@ -9,7 +9,6 @@ use crate::features::MAX_TABLES;
 use crate::frame::abi;
 use crate::info::ModuleInfo;
 use crate::sections::ImportedItem;
-use crate::state::TABLE_ELEMENT;
 use crate::version::FfiVersion;
 use crate::{api, capabilities, maths};
 
@@ -36,32 +35,17 @@ impl ModuleInfo {
         self.check_export(abi::REALLOC, REALLOC_TYPE)?;
         self.check_export(abi::JAX_FFI_API, "() -> i32")?;
         self.check_tables(limits.table_elements)?;
-        self.check_memory(limits.memory_bytes)
-    }
-
-    fn check_memory(&self, most: usize) -> Result<()> {
-        let Some(memory) = self.memory else {
-            return Err(invalid(
+        let most = limits.memory_bytes;
+        match self.memory {
+            None => Err(invalid(
                 "expected an exported memory named \"memory\", found none",
-            ));
-        };
-        let elements = self
-            .tables
-            .iter()
-            .fold(0, |sum: u64, &n| sum.saturating_add(n));
-        let tables = elements.saturating_mul(TABLE_ELEMENT as u64);
-        if memory.initial.saturating_add(tables) <= most as u64 {
-            return Ok(());
+            )),
+            Some(memory) if memory.initial > most as u64 => Err(exhausted(format!(
+                "expected a memory of at most {most} bytes, found one of {}",
+                memory.initial
+            ))),
+            Some(_) => Ok(()),
         }
-        let beside = if tables == 0 {
-            String::new()
-        } else {
-            format!(" and a table of {tables}")
-        };
-        Err(exhausted(format!(
-            "expected a memory of at most {most} bytes, found one of {}{beside}",
-            memory.initial
-        )))
     }
 
     fn check_tables(&self, most: usize) -> Result<()> {

@@ -346,15 +346,11 @@ impl GuestState {
         maximum: Option<usize>,
     ) -> Result<bool, Interrupted> {
         let limits = &self.shared.policy.limits;
-        let together = limits.executable_memory_bytes;
-        let maximum = maximum.unwrap_or(usize::MAX);
-        // Tables count with the memory.
+        let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
+        let limit = limit.min(maximum.unwrap_or(usize::MAX));
         let with_tables = desired.saturating_add(self.table_bytes);
-        let refused = if desired > maximum || with_tables > limits.memory_bytes {
-            RefusedGrowth::Memory {
-                desired: with_tables,
-                limit: limits.memory_bytes.min(maximum),
-            }
+        let refused = if desired > limit {
+            RefusedGrowth::Memory { desired, limit }
         } else if !self.grow_together(with_tables, together)? {
             RefusedGrowth::Together {
                 desired: with_tables,
@@ -518,13 +514,7 @@ impl wasmtime::ResourceLimiter for GuestState {
         // A table counts with the memory.
         let more = desired.saturating_sub(current) * TABLE_ELEMENT;
         let size = self.share.memory_bytes() + more;
-        let limits = &self.shared.policy.limits;
-        let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
-        if size > limit {
-            let desired = size;
-            self.refuse(RefusedGrowth::Memory { desired, limit });
-            return Ok(false);
-        }
+        let together = self.shared.policy.limits.executable_memory_bytes;
         if !self.grow_together(size, together)? {
             self.refuse(RefusedGrowth::Together {
                 desired: size,

@@ -33,6 +33,11 @@ pub trait DirectModule: TargetModule {
         in_runs: bool,
     ) -> Result<Self::Calls>;
 
+    /// The most bytes that the tables of an instance take, beside its memory.
+    fn most_table_bytes(&self) -> usize {
+        0
+    }
+
     /// The policy that the targets run under. `None` if none bounds them.
     fn policy(&self) -> Option<&Policy>;
 
@@ -295,8 +300,9 @@ impl<C: DirectCalls> PreparedCall<C> {
     /// `failed` takes the buffers, the number of the element in the batch as a range, and its
     /// failure. After a failure that broke the instance, `prepare` and `initialize` run again for
     /// the elements that follow. A target of the trait `batched` that is called once for all
-    /// elements fails for all of them. Once the time or the fuel is up or the call is cancelled,
-    /// the rest of the elements are not called, and fail as one range.
+    /// elements fails for all of them. Once the time or the fuel is up or the call is cancelled, or
+    /// in the deterministic mode an element found no room, the rest of the elements are not called,
+    /// and fail as one range.
     /// Arrays are cut into pieces within each element.
     ///
     /// # Errors
@@ -431,7 +437,10 @@ fn most_threads<M: DirectModule>(module: &M, site: &CallSite) -> usize {
     if target.has_trait(PURE) && !has_stages && hides_calls(policy) {
         // The instances of all threads together must find room for their memory.
         let limits = &policy.limits;
-        let with_memory = limits.executable_memory_bytes / limits.memory_bytes.max(1);
+        let each = limits
+            .memory_bytes
+            .saturating_add(module.most_table_bytes());
+        let with_memory = limits.executable_memory_bytes / each.max(1);
         limits.threads.min(with_memory)
     } else {
         1

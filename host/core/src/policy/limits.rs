@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes of an instance's linear memory and table, the arena included; at most 4 GiB. Default:
-    /// 1 GiB.
+    /// Bytes of an instance's linear memory, the arena included; at most 4 GiB. Default: 1 GiB.
     pub memory_bytes: usize,
     /// Elements of a table, and of all element segments of a module. Default: 65,536.
     pub table_elements: usize,
@@ -108,9 +107,8 @@ pub struct Limits {
     /// Concurrent instances of a module for one executable: one for each concurrent execution.
     /// Default: 256.
     pub executable_instances: usize,
-    /// Bytes of linear memory and tables of all instances of a module for one executable, or of a
-    /// file for all calls outside programs. Idle instances give way to those that grow. Default: 8
-    /// GiB.
+    /// Bytes of linear memory of all instances of a module for one executable, or of a file for
+    /// all calls outside programs. Idle instances give way to those that grow. Default: 8 GiB.
     pub executable_memory_bytes: usize,
     /// Threads that share the elements or pieces of one call of a pure target, the calling thread
     /// included, each with an instance of its own. Default: 8.

@@ -111,6 +111,8 @@ pub(super) struct Job {
     /// Its process, while it takes turns, and whether it is stopped until the next one.
     process: Option<Handle>,
     pub(super) is_stopped: bool,
+    /// Whether it has not run since the look before, although it may.
+    is_still: bool,
     /// How to end its process, once it has one.
     closer: Option<Closer>,
     pub(super) has_lost: bool,
@@ -195,6 +197,7 @@ impl Jobs {
             seen: Seen::default(),
             process: None,
             is_stopped: false,
+            is_still: false,
             closer: None,
             has_lost: false,
         });
@@ -291,6 +294,9 @@ impl Jobs {
             .running
             .iter_mut()
             .partition(|job| running.contains(&job.number));
+        // Something else may have stopped one, which would keep its turn from those that wait.
+        let still = runs.iter().filter(|job| job.is_still && !waits.is_empty());
+        still.for_each(|job| _ = job.signal(Signal::CONT));
         runs.into_iter().for_each(Job::continues);
         waits.into_iter().for_each(Job::stops);
     }
@@ -334,10 +340,7 @@ impl Job {
             // Threads wait for one another now and then.
             seen.busy.max(self.seen.busy.saturating_sub(1))
         };
-        if !self.is_stopped && seen.busy > 0 && seen.used == self.seen.used {
-            // It waits for a processor, or something else stopped it: then it would keep its turn.
-            self.signal(Signal::CONT);
-        }
+        self.is_still = !self.is_stopped && seen.busy > 0 && seen.used == self.seen.used;
         self.seen = Seen { busy, ..seen };
     }
 

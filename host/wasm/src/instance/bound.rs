@@ -339,11 +339,15 @@ fn delete(store: &mut Store<GuestState>, healthy: &mut bool, deleter: &Deleter, 
         *healthy = false;
         return;
     }
+    let used = store.data().fuel.used();
     // A deleter that was called and failed leaves a usable instance. One that could not be called
     // does not.
     if let Err(status) = enter(store, healthy, deleter, word, "a deleter")
         && status.blame() == Blame::Caller
     {
         *healthy = false;
+        let fuel = &mut store.data_mut().fuel;
+        // What it did after it was refused what others take costs the call nothing.
+        fuel.give_back(fuel.used() - used);
     }
 }

@@ -7,7 +7,7 @@ use crate::exchange::Exchange;
 const SECOND: Duration = Duration::from_secs(1);
 const MB: u64 = 1 << 20;
 
-/// A first attempt, with a file that may take a minute.
+/// A first attempt, with code that may take minutes.
 const FIRST: Candidate = Candidate {
     code_bytes: 20_000_000,
     before: Duration::ZERO,
