@@ -277,7 +277,7 @@ impl DirectModule for Module {
 
     fn most_table_bytes(&self) -> usize {
         let elements = self.shared.policy.limits.table_elements;
-        self.info.tables.len() * elements.saturating_mul(TABLE_ELEMENT)
+        self.info().tables.len() * elements.saturating_mul(TABLE_ELEMENT)
     }
 
     fn policy(&self) -> Option<&Policy> {
