@@ -290,3 +290,56 @@ fn no_call_sees_that_another_has_taken_its_memory() {
         assert_eq!(found, starts);
     }
 }
+
+/// The elements of a batch share its fuel, also with the deleters between them.
+#[test]
+fn a_deleter_that_is_refused_memory_for_another_call_costs_no_fuel() {
+    const TEXT: &str = r#"(module
+      (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
+      (memory (export "memory") 1)
+      (func (export "f.instantiate") (param i32) (result i32) (i32.const 0))
+      (func (export "f.instantiate.drop") (param i32)
+        (if (i32.eq (memory.grow (i32.const 600)) (i32.const -1)) (then (loop $on (br $on)))))
+      (func (export "f") (param i32) (result i32) (i32.const 0))
+      (func (export "hold") (param i32) (result i32)
+        (drop (memory.grow (i32.const 600)))
+        (call $log (i32.const 2) (i32.const 0) (i32.const 0))
+        (i32.const 0)))"#;
+    let mut policy = Policy {
+        deterministic: true,
+        isolation: Isolation::Fresh,
+        grants: Grants::log(LogLevel::Trace),
+        ..Policy::default()
+    };
+    policy.limits.executable_memory_bytes = 64 << 20;
+    policy.limits.fuel = 16_000_000;
+    let (logs, has_logged) = mpsc::sync_channel(0);
+    let (end, ends) = mpsc::channel::<()>();
+    let ends = Mutex::new(ends);
+    let engine = Engine::with_config(Config {
+        policy,
+        log: Some(Arc::new(move |_: &LogRecord<'_>| {
+            logs.send(()).unwrap();
+            let _ = ends.lock().unwrap().recv();
+        })),
+        ..Config::default()
+    })
+    .unwrap();
+    let module = engine.load(&wat::parse_str(TEXT).unwrap()).unwrap();
+    let nothing = || Shape::tuple(Vec::new()).unwrap();
+    let hold = module.prepare_call(CallSite::new("hold", Vec::new(), nothing()));
+    let site = CallSite::new("f", vec!["s32[2]".parse().unwrap()], nothing());
+    let mapping = Mapping {
+        batch_dimensions: 1,
+        ..Mapping::default()
+    };
+    let mapped = module.prepare_mapped(site, &mapping).unwrap();
+    thread::scope(|scope| {
+        let holding = scope.spawn(move || hold.unwrap().call(&[], &mut []));
+        has_logged.recv().unwrap();
+        let beside = mapped.call(&[&[0; 8]], &mut []);
+        drop(end);
+        assert_eq!(holding.join().unwrap(), Ok(()));
+        assert_eq!(beside, Ok(()));
+    });
+}
