@@ -3,7 +3,7 @@
 use callbox::call::{AttributeSignature, Signature};
 use callbox::{ArrayShape, Attribute, Dictionary, ElementType, Literal};
 use callbox_core::float_mode::FloatMode;
-use callbox_core::text::{AttributeRoom, MAX_TEXT_BYTES};
+use callbox_core::text::{AttributeRoom, MAX_TEXT_BYTES, MOST_LISTED};
 use half::{bf16, f16};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -38,11 +38,16 @@ impl Room {
         }
     }
 
-    fn take_elements(&mut self, dimensions: &[usize]) -> PyResult<()> {
+    fn take_elements(&mut self, dimensions: &[usize], element_type: ElementType) -> PyResult<()> {
         let count = dimensions
             .iter()
             .fold(1, |count: usize, &n| count.saturating_mul(n));
-        self.take_text(count, ELEMENT_TEXT, "arrays", "elements")
+        let each = if count > MOST_LISTED {
+            ELEMENT_TEXT.max(2 * element_type.byte_width())
+        } else {
+            ELEMENT_TEXT
+        };
+        self.take_text(count, each, "arrays", "elements")
     }
 
     fn take_string(&mut self, string: &[u8]) -> PyResult<()> {
@@ -300,7 +305,7 @@ fn convert(
             let found = if is_scalar { "scalar" } else { "array" };
             check_type(found, Some(array.element_type()), declared)?;
         }
-        room.take_elements(array.dimensions())?;
+        room.take_elements(array.dimensions(), array.element_type())?;
         let literal = literal(py, array)?;
         return if is_scalar {
             Ok(Attribute::Scalar(literal))
@@ -312,7 +317,8 @@ fn convert(
     match (is_list, kind, wanted) {
         (true, Some("array"), Some(element_type)) => {
             let array = list(value, element_type)?;
-            room.take_elements(&array.getattr("shape")?.extract::<Vec<_>>()?)?;
+            let dimensions: Vec<_> = array.getattr("shape")?.extract()?;
+            room.take_elements(&dimensions, element_type)?;
             or_raise(py, Attribute::array(literal_of(&array)?))
         }
         _ => {

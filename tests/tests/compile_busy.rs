@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 #[allow(dead_code, reason = "other tests use the rest")]
 mod workers;
 
-use workers::{PROGRAM, alone, children, until};
+use workers::{PROGRAM, alone, children, slow, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -113,4 +113,28 @@ fn the_second_time_ends_as_well() {
     let status = load(&engine, 1).unwrap_err();
     assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
     assert!(status.message().contains("other work"), "{status}");
+}
+
+#[test]
+fn a_new_process_that_stands_still_runs_on_where_others_wait() {
+    let _alone = alone();
+    let engine = engine(Worker::new(PROGRAM, [WORKER]), 4 * SECOND);
+    load(&engine, 0).unwrap();
+    send(Signal::STOP);
+    // One more than run beside new ones.
+    let costly = thread::available_parallelism().unwrap().get() + 2;
+    thread::scope(|scope| {
+        let loading = scope.spawn(|| load(&engine, 1));
+        thread::sleep(SECOND / 10);
+        let load = |number| {
+            let engine = &engine;
+            scope.spawn(move || engine.load(&slow(number)))
+        };
+        let costly = Vec::from_iter((0..costly).map(load));
+        loading.join().unwrap().unwrap();
+        for load in costly {
+            let status = load.join().unwrap().unwrap_err();
+            assert_eq!(status.code(), StatusCode::DeadlineExceeded, "{status}");
+        }
+    });
 }

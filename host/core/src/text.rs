@@ -28,7 +28,7 @@ pub use cursor::{Cursor, Name};
 pub use diagnostic::{Diagnostic, Parsed, Placed, bounded_message, line_number, shortened};
 pub use escapes::escape_c;
 pub use print_literal::{print_literal, print_literal_with_shape, print_shape};
-pub use print_mlir::print_attributes;
+pub use print_mlir::{MOST_LISTED, print_attributes};
 pub use read_literal::{read_literal, read_literal_with_shape};
 pub use read_mlir::read_attributes;
 pub use suggestion::{nearest, suggestion};

@@ -152,6 +152,7 @@ unsafe impl Compiler for CompilerProcess {
             begun: Instant::now(),
             used: job.earlier,
             held: 0,
+            starts: Duration::ZERO,
         };
         loop {
             let candidate = Candidate {
@@ -194,11 +195,16 @@ struct Task<'a> {
     /// held.
     used: Duration,
     held: u64,
+    /// The time in which children started.
+    starts: Duration,
 }
 
 impl Task<'_> {
-    /// Leaves out the time in which a child started, which is not the module's.
+    /// Leaves out the time in which a child started, which is not the module's. All attempts
+    /// together have no more than one may take.
     fn leave_out(&mut self, start: Duration) {
+        let start = start.min(MOST_TIME_TO_START.saturating_sub(self.starts));
+        self.starts += start;
         self.begun += start;
         self.job.until = self.job.until.and_then(|until| until.checked_add(start));
     }

@@ -36,13 +36,15 @@ use std::sync::Arc;
 use callbox_core::values::{Result, Status};
 use cap_std::fs::{Dir, File};
 
-use self::directory::{Directory, Links, check_size};
+use self::directory::{Directory, Links, Opened, check_size};
 pub(crate) use self::entry::VerifiedEntry;
 pub(crate) use self::identity::Identity;
 use self::secret::Secret;
+use crate::address_space::Room;
 use crate::code::Code;
 use crate::compiler::CompiledCode;
-use crate::load::{LoadedModule, TrustedCode, load};
+use crate::load::{LoadedModule, TrustedCode, load, no_room_for_code};
+use crate::trap::lacks_memory;
 
 /// The options of a cache.
 #[derive(Clone)]
@@ -125,6 +127,20 @@ pub enum CacheOutcome {
     },
 }
 
+/// Why an entry gives no module.
+pub(crate) enum NotFound {
+    /// It was rejected. The module can be compiled.
+    Rejected(Status),
+    /// The process lacks room for its code.
+    NoRoom(Status),
+}
+
+impl From<Status> for NotFound {
+    fn from(status: Status) -> Self {
+        Self::Rejected(status)
+    }
+}
+
 /// A directory of compiled modules, shared by any number of engines and processes.
 ///
 /// Unix only: other systems lack the owners and modes of files that the cache relies on, and
@@ -191,15 +207,23 @@ impl Cache {
         opened.map_err(|status| status.context(path.display()))
     }
 
-    /// The module of a file, if it is in the cache. `Err` has the reason why an entry was rejected,
-    /// which has been reported.
+    /// The module of a file, if it is in the cache. `claim` claims room for as many bytes of
+    /// address space as loading it may take.
+    ///
+    /// # Errors
+    /// The reason why an entry was rejected, which has been reported, or why there is no room.
     pub(crate) fn find(
         &self,
         engine: &wasmtime::Engine,
         identity: &Identity,
-    ) -> Result<Option<LoadedModule>> {
-        let found = self.load(engine, identity);
-        found.inspect_err(|status| self.report(identity, CacheProblem::Rejected, status))
+        claim: impl FnOnce(u64) -> Result<Room>,
+    ) -> Result<Option<LoadedModule>, NotFound> {
+        let found = self.load(engine, identity, claim);
+        found.inspect_err(|not_found| {
+            if let NotFound::Rejected(status) = not_found {
+                self.report(identity, CacheProblem::Rejected, status);
+            }
+        })
     }
 
     /// Stores compiled code. A failure is also reported.
@@ -213,36 +237,41 @@ impl Cache {
     /// # Errors
     /// The reason why the entry would be rejected.
     pub(crate) fn has(&self, identity: &Identity) -> Result<bool> {
-        Ok(self.read(identity)?.is_some())
+        let opened = self.open_entry(identity)?;
+        let verify = |mut opened| entry::verify(&self.secret, identity, &mut opened);
+        Ok(opened.map(verify).transpose()?.is_some())
     }
 
-    fn load(&self, engine: &wasmtime::Engine, identity: &Identity) -> Result<Option<LoadedModule>> {
-        let Some((file, entry)) = self.read(identity)? else {
+    fn load(
+        &self,
+        engine: &wasmtime::Engine,
+        identity: &Identity,
+        claim: impl FnOnce(u64) -> Result<Room>,
+    ) -> Result<Option<LoadedModule>, NotFound> {
+        let Some(mut opened) = self.open_entry(identity)? else {
             return Ok(None);
         };
+        // The code may be copied before it is mapped.
+        let _room = claim(opened.size.saturating_mul(2)).map_err(NotFound::NoRoom)?;
+        let entry = entry::verify(&self.secret, identity, &mut opened)?;
         let module = load(engine, TrustedCode::Entry(&entry)).map_err(|error| {
-            failure::corrupt(format!(
+            if lacks_memory(&error) {
+                return NotFound::NoRoom(no_room_for_code());
+            }
+            NotFound::Rejected(failure::corrupt(format!(
                 "the compiled module does not fit this engine: {error:#}"
-            ))
+            )))
         })?;
-        directory::touch(file);
+        directory::touch(opened.file);
         Ok(Some(module))
     }
 
-    /// The verified entry, if there is one.
-    fn read(&self, identity: &Identity) -> Result<Option<(File, VerifiedEntry)>> {
+    /// The entry, if there is one.
+    fn open_entry(&self, identity: &Identity) -> Result<Option<Opened>> {
         // The directory's owner or mode may have changed since it was opened.
         self.directory.check()?;
         let most = self.options.max_bytes;
-        let opened = self
-            .directory
-            .open(&identity.file_name(), most, Links::One)?;
-        opened
-            .map(|mut opened| {
-                let entry = entry::verify(&self.secret, identity, &mut opened)?;
-                Ok((opened.file, entry))
-            })
-            .transpose()
+        self.directory.open(&identity.file_name(), most, Links::One)
     }
 
     fn store(&self, identity: &Identity, code: &Code) -> Result<()> {

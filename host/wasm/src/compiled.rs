@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use callbox_core::values::{Result, Status};
 
-use crate::address_space::advice;
 #[cfg(feature = "cache")]
-use crate::cache::{Cache, CacheOutcome};
+use crate::cache::{Cache, CacheOutcome, NotFound};
 use crate::compile::compile;
 use crate::compiler::{CompiledCode, CompiledIn};
-use crate::failure::host_exhausted;
 use crate::file::ModuleFile;
-use crate::load::{LoadedModule, TrustedCode, load};
+use crate::load::{LoadedModule, TrustedCode, load, no_room_for_code};
 use crate::loads::After;
 use crate::shared::{Compiled, EngineShared};
 use crate::trap::lacks_memory;
@@ -56,7 +54,9 @@ impl Compiled {
     #[cfg(feature = "cache")]
     fn with_cache(shared: &EngineShared, cache: &Cache, file: &mut ModuleFile) -> Result<Self> {
         let identity = shared.cache_identity(file);
-        let rejected = match cache.find(&shared.engine, &identity) {
+        let space = &shared.address_space;
+        let claim = |bytes| space.claim_for_module(bytes);
+        let rejected = match cache.find(&shared.engine, &identity, claim) {
             Ok(Some(module)) => {
                 return Ok(Self {
                     module,
@@ -65,7 +65,9 @@ impl Compiled {
                 });
             }
             Ok(None) => None,
-            Err(status) => Some(status),
+            Err(NotFound::Rejected(status)) => Some(status),
+            // Compiling it would take more.
+            Err(NotFound::NoRoom(status)) => return Err(status),
         };
         let (module, code, place) = compile_and_load(shared, file)?;
         let stored = cache.keep(&identity, &code);
@@ -89,7 +91,7 @@ fn compile_and_load(
     let module = load(&shared.engine, TrustedCode::Compiled(&code));
     let module = module.map_err(|error| {
         if lacks_memory(&error) {
-            return host_exhausted(format!("no room for the module's code: {}", advice()));
+            return no_room_for_code();
         }
         Status::internal(format!("compiled code does not fit its engine: {error:#}"))
     })?;

@@ -150,7 +150,8 @@ impl Drop for WasmExecution<'_> {
         if self.sites.has_execution_stages
             && let Some(instance) = self.instance()
         {
-            instance.end_execution();
+            // Its calls have ended.
+            let _ = instance.end_execution();
         }
     }
 }

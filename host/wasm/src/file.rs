@@ -397,3 +397,28 @@ fn skip_locals(reader: &mut BinaryReader<'_>) -> Result<(), BinaryReaderError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_and_names_are_no_code() {
+        let code_bytes = |rest: &str| {
+            let text =
+                format!(r#"(module (memory 1) (func (export "f") (drop (i32.const 7))) {rest})"#);
+            let wasm = wat::parse_str(text).unwrap();
+            ModuleFile::read(wasm, &Limits::default())
+                .unwrap()
+                .code_bytes
+        };
+        let alone = code_bytes("");
+        let data = format!(r#"(data (i32.const 0) "{}")"#, "x".repeat(10_000));
+        assert_eq!(code_bytes(&data), alone);
+        let name = format!("(func ${})", "x".repeat(10_000));
+        // An empty function: its size, no locals, and the end.
+        assert_eq!(code_bytes(&name), alone + 3);
+        assert!(alone < 16, "{alone}");
+    }
+}

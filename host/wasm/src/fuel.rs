@@ -97,3 +97,37 @@ impl FuelLeft {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uses this much of a call's fuel.
+    fn uses(fuel: &mut FuelLeft, used: u64) {
+        let given = fuel.give();
+        fuel.take_back(given - used);
+    }
+
+    #[test]
+    fn fuel_is_given_back_to_both_stores_up_to_the_spare_fuel() {
+        let limits = Limits {
+            fuel: 100,
+            ..Limits::default()
+        };
+        let shared = Fuel::new(50);
+        let options = CallOptions {
+            fuel: Some(shared.clone()),
+            ..CallOptions::default()
+        };
+        let mut fuel = FuelLeft::new(&limits, &options, 0);
+        uses(&mut fuel, 30);
+        assert_eq!((fuel.used(), shared.left()), (30, 20));
+        assert!(fuel.give_back(30));
+        assert_eq!((fuel.used(), shared.left()), (0, 50));
+        // Another call of the execution has its own limit, and what is left of the shared store.
+        fuel.begin_next_call();
+        uses(&mut fuel, 50);
+        assert!(!fuel.give_back(50), "20 are spare");
+        assert_eq!((fuel.used(), shared.left(), shared.spare()), (30, 20, 0));
+    }
+}

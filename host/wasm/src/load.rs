@@ -7,9 +7,13 @@
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
+use callbox_core::values::Status;
+
+use crate::address_space::advice;
 #[cfg(feature = "cache")]
 use crate::cache::VerifiedEntry;
 use crate::compiler::CompiledCode;
+use crate::failure::host_exhausted;
 use crate::fork;
 
 /// A module whose code is loaded. It is dropped after all else that holds the module: wasmtime then
@@ -58,6 +62,11 @@ pub(crate) enum TrustedCode<'a> {
     Entry(&'a VerifiedEntry),
     /// The output of a compiler, which has just returned it.
     Compiled(&'a CompiledCode),
+}
+
+/// The failure of a load for which the process lacks memory.
+pub(crate) fn no_room_for_code() -> Status {
+    host_exhausted(format!("no room for the module's code: {}", advice()))
 }
 
 /// The module of compiled code.

@@ -15,6 +15,9 @@ const MAX_READ: usize = 4 << 10;
 /// The bytes of a name in a backtrace.
 const MAX_SHOWN: usize = 256;
 
+/// The stack that demangling takes: it nests up to 500 deep, whatever the name's length.
+const DEMANGLING: usize = 512 << 10;
+
 /// A section of names that has only those of the first `count` functions, each once and cut.
 pub(crate) fn function_names(section: NameSectionReader<'_>, count: u32) -> NameSection {
     let mut functions = NameMap::new();
@@ -34,10 +37,11 @@ pub(crate) fn function_names(section: NameSectionReader<'_>, count: u32) -> Name
 /// A function's name on one line: demangled, cut, and without quotation marks of its own.
 pub(crate) fn shown(name: &str) -> String {
     let name = cut(name);
-    let text = match rustc_demangle::try_demangle(name) {
+    let demangle = || match rustc_demangle::try_demangle(name) {
         Ok(demangled) => formatted(format_args!("{demangled:#}"), MAX_SHOWN + 1),
         Err(_) => name.to_owned(),
     };
+    let text = stacker::maybe_grow(DEMANGLING, 2 * DEMANGLING, demangle);
     let text = sanitize(text.as_bytes(), text.len(), MAX_SHOWN);
     text.replace(['\n', '\t'], " ").replace('"', "'")
 }
@@ -105,5 +109,16 @@ mod tests {
         let kept = function_names(reader, 4);
         let expected = functions(&[(0, "f"), (2, &long[..MAX_READ])]);
         assert_eq!(contents(&kept), contents(&expected));
+    }
+
+    /// With a small limit on its own stack, a guest may run where little is left.
+    #[test]
+    fn nested_names_need_no_stack_of_the_thread() {
+        let name = format!("_RIC0{}", "F".repeat(500));
+        let small = std::thread::Builder::new().stack_size(64 << 10);
+        let shown = small
+            .spawn(move || shown(&name))
+            .map(|thread| thread.join());
+        assert!(matches!(shown, Ok(Ok(text)) if text.len() <= 260));
     }
 }

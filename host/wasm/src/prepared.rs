@@ -184,9 +184,9 @@ impl Sites {
     ) -> Result<()> {
         let mut instance = self.new_instance(caller)?;
         let outcome = self.execute(&mut instance, index, buffers);
-        instance.end_only_call();
+        let ended = instance.end_only_call();
         instance.discard();
-        outcome
+        ended.and(outcome)
     }
 
     /// One call as an execution of its own.
@@ -205,10 +205,12 @@ impl Sites {
                 let mut lease = self.pool.lease();
                 let instance = self.instance(&mut lease, caller)?;
                 let outcome = self.execute(instance, index, buffers);
-                if self.has_execution_stages {
-                    instance.end_execution();
-                }
-                outcome
+                let ended = if self.has_execution_stages {
+                    instance.end_execution()
+                } else {
+                    Ok(())
+                };
+                ended.and(outcome)
             }
             Isolation::Fresh => self.call_fresh(index, caller, buffers),
         }

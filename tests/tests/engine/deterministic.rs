@@ -293,7 +293,7 @@ fn no_call_sees_that_another_has_taken_its_memory() {
 
 /// The elements of a batch share its fuel, also with the deleters between them.
 #[test]
-fn a_deleter_that_is_refused_memory_for_another_call_costs_no_fuel() {
+fn a_deleter_that_is_refused_memory_for_another_call_ends_the_batch() {
     const TEXT: &str = r#"(module
       (import "callbox:ffi/api@1.0.0" "log" (func $log (param i32 i32 i32)))
       (memory (export "memory") 1)
@@ -328,18 +328,25 @@ fn a_deleter_that_is_refused_memory_for_another_call_costs_no_fuel() {
     let module = engine.load(&wat::parse_str(TEXT).unwrap()).unwrap();
     let nothing = || Shape::tuple(Vec::new()).unwrap();
     let hold = module.prepare_call(CallSite::new("hold", Vec::new(), nothing()));
-    let site = CallSite::new("f", vec!["s32[2]".parse().unwrap()], nothing());
+    let site = CallSite::new("f", vec!["s32[5]".parse().unwrap()], nothing());
     let mapping = Mapping {
         batch_dimensions: 1,
         ..Mapping::default()
     };
     let mapped = module.prepare_mapped(site, &mapping).unwrap();
+    let call = || mapped.call(&[&[0; 20]], &mut []);
+    assert_eq!(call(), Ok(()));
     thread::scope(|scope| {
         let holding = scope.spawn(move || hold.unwrap().call(&[], &mut []));
         has_logged.recv().unwrap();
-        let beside = mapped.call(&[&[0; 8]], &mut []);
+        let status = call().unwrap_err();
         drop(end);
         assert_eq!(holding.join().unwrap(), Ok(()));
-        assert_eq!(beside, Ok(()));
+        assert_eq!(
+            (status.code(), status.blame()),
+            (StatusCode::ResourceExhausted, Blame::Caller),
+            "{status}"
+        );
+        assert!(status.message().contains("batch element 0"), "{status}");
     });
 }

@@ -108,7 +108,9 @@ impl Sharing<'_> {
             if claims.is_done() {
                 return;
             }
-            let (number, own) = claims.join(options);
+            let (number, mut own) = claims.join(options);
+            // The calling thread's are compared with the time on the clock.
+            own.delays = None;
             let Some(run) = calls.begin_help(&own) else {
                 return;
             };

@@ -6,8 +6,8 @@ use super::print_literal::{print_array, print_element};
 use super::read_element::component_type;
 use crate::values::{ArrayShape, Attribute, Dictionary, ElementType};
 
-/// Arrays of more elements than this are printed as bytes, as MLIR does.
-const MOST_ELEMENTS: usize = 100;
+/// Arrays of more elements than this are printed as bytes, as MLIR does, each of two digits.
+pub const MOST_LISTED: usize = 100;
 
 /// Appends a dictionary. `function_name` maps the functions that attributes refer to to their names
 /// in the text.
@@ -87,7 +87,7 @@ fn dense(shape: &ArrayShape, bytes: &[u8], text: &mut String) {
         .is_some_and(|first| each.all(|other| other == first));
     if is_splat {
         print_one(&bytes[..width], text);
-    } else if count > MOST_ELEMENTS {
+    } else if count > MOST_LISTED {
         hexadecimal(element_type, bytes, text);
     } else if count > 0 {
         print_array(shape.dimensions(), ["[", "]"], text, |index, text| {

@@ -119,6 +119,8 @@ pub(super) struct CompilerChild {
     memory_bytes: u64,
     /// The processor time of each thread before the current job.
     times_before: ThreadTimes,
+    /// The processor times of the current job when a look at them last succeeded.
+    times_seen: Vec<Duration>,
 }
 
 impl CompilerChild {
@@ -157,6 +159,7 @@ impl CompilerChild {
             has_lost_priority: false,
             memory_bytes: 0,
             times_before: ThreadTimes::new(),
+            times_seen: Vec::new(),
         })
     }
 
@@ -258,7 +261,9 @@ impl CompilerChild {
         let used: Duration = self.times_before.values().sum();
         // The next module has half of it at least.
         let has_time = processor_time_limit().is_none_or(|most| used <= most / 2);
-        !self.has_lost_priority && self.memory_bytes <= MEMORY_OF_IDLE && has_time
+        // Otherwise the next module's job has the time of this one.
+        let is_known = !self.times_before.is_empty() || self.times_seen.is_empty();
+        !self.has_lost_priority && self.memory_bytes <= MEMORY_OF_IDLE && has_time && is_known
     }
 
     /// The bytes of memory that the child holds. None if `/proc` does not tell.
@@ -270,12 +275,20 @@ impl CompilerChild {
     /// Whether the machine was too busy to show that the module takes long, given the time that the
     /// job has had.
     pub(super) fn was_starved(&self, time: Duration) -> bool {
-        shows_little(&self.times_used().0, time)
+        shows_little(&self.latest_times(), time)
     }
 
     /// The processor time of the current job, as far as `/proc` tells it.
     pub(super) fn time_used(&self) -> Duration {
-        self.times_used().0.into_iter().sum()
+        self.latest_times().into_iter().sum()
+    }
+
+    /// The processor times for the current job: now, or when a look at them last succeeded.
+    fn latest_times(&self) -> Vec<Duration> {
+        match self.times_used() {
+            (times, _) if times.is_empty() => self.times_seen.clone(),
+            (times, _) => times,
+        }
     }
 
     /// The processor time of each thread for the current job, and the number of those that are
@@ -312,6 +325,7 @@ impl CompilerChild {
         place: &Place,
         on_old: impl Fn(),
     ) -> Result<Result<Code>, Loss> {
+        self.times_seen.clear();
         let until = job.until;
         let late = until.and_then(|until| until.checked_add(grace(job)));
         let patience = Patience {
@@ -363,7 +377,7 @@ impl CompilerChild {
     ) -> Result<(), Loss> {
         let begun = Instant::now();
         let old = OLD.saturating_sub(earlier).max(place.kept());
-        let (mut times, mut busy, mut resident) = (Vec::new(), 0, 0);
+        let (mut busy, mut resident) = (0, 0);
         loop {
             let now = Instant::now();
             let end = if until > Some(now) { until } else { late };
@@ -373,17 +387,21 @@ impl CompilerChild {
             }
             // Those of a stopped child do not change. It may have been stopped before the first
             // look.
-            if times.is_empty() || !place.is_stopped() {
-                (times, busy) = self.times_used();
-                resident = self.resident_bytes();
+            if self.times_seen.is_empty() || !place.is_stopped() {
+                let (times, ready) = self.times_used();
+                // A look fails without a descriptor.
+                if !times.is_empty() {
+                    (self.times_seen, busy) = (times, ready);
+                    resident = self.resident_bytes();
+                }
             }
-            let used = if times.is_empty() {
+            let used = if self.times_seen.is_empty() {
                 begun.elapsed()
             } else {
-                times.iter().sum()
+                self.times_seen.iter().sum()
             };
             let now = Instant::now();
-            let shows_much = times.is_empty() || earlier + used >= QUANTUM;
+            let shows_much = self.times_seen.is_empty() || earlier + used >= QUANTUM;
             let is_over = |end: Option<Instant>| end.is_some_and(|end| end <= now);
             if is_over(late) || (is_over(until) && shows_much) {
                 return Err(Loss::Deadline);

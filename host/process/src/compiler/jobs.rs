@@ -277,8 +277,15 @@ impl Jobs {
 
     /// Ends a job that holds much memory, if all of them hold too much.
     pub(super) fn free_memory(&mut self) {
-        if self.running.len() > FEW && self.resident() > self.most_bytes && !self.has_loser() {
-            let started = self.running.iter_mut().filter(|job| job.closer.is_some());
+        let count = self.running.len();
+        if count > FEW && self.resident() > self.most_bytes && !self.has_loser() {
+            // The end of a small one would free little.
+            let mean = self.resident() / count as u64;
+            let large = self
+                .running
+                .iter_mut()
+                .filter(|job| job.seen.resident >= mean);
+            let started = large.filter(|job| job.closer.is_some());
             let largest = started.max_by_key(|job| (job.is_costly(), job.seen.resident));
             largest.into_iter().for_each(Job::lose);
         }

@@ -114,6 +114,13 @@ fn jobs_that_use_more_than_others_of_their_size_give_way_first() {
     jobs.most_bytes = MB;
     jobs.free_memory();
     assert_eq!(lost(&jobs), [3]);
+    // The end of those that hold little would not free memory.
+    for number in [2, 3] {
+        jobs.job(number).unwrap().has_lost = false;
+        sees(&mut jobs, number, SECOND, 0);
+    }
+    jobs.free_memory();
+    assert_eq!(lost(&jobs), [1]);
 }
 
 #[test]
