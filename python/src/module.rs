@@ -165,10 +165,11 @@ impl ModuleCore {
     /// Frees the code and the call sites. Calls that run now keep them until they end.
     pub(crate) fn close(self: &Arc<Self>) {
         self.is_closed.swap(true, Ordering::SeqCst);
+        // Programs go on with another module of its key.
+        crate::registry::forget(self);
         if let Some(loaded) = self.loaded.of_this_process() {
             free(loaded);
         }
-        crate::registry::forget(self);
     }
 
     /// # Errors

@@ -10,7 +10,7 @@ use callbox::graph_launch::GraphLaunch;
 use callbox::policy::Grants;
 use callbox::traced::{AnyModule, TracedCalls};
 use callbox::wasm::{FunctionCode, ModuleFile};
-use callbox::{Registry, Status};
+use callbox::{Blame, Registry, Status, StatusCode};
 use callbox_package::Trust;
 
 use super::arguments::TargetArgument;
@@ -92,12 +92,17 @@ pub(super) fn load(
     Ok((loader.load(&file, target)?, file))
 }
 
+/// The most bytes of all modules in folders, which are kept while a command runs.
+const MOST_BYTES_IN_FOLDERS: u64 = 1 << 30;
+
 /// Loads modules. A file that is named several times is loaded once for each set of grants.
 pub(super) struct Loader {
     backend: Backend,
     lock: Option<Lock>,
     trust: Option<Trust>,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
+    /// The bytes of those that are in folders.
+    bytes_in_folders: u64,
     /// The modules, or why they cannot be loaded: a file can have thousands of targets.
     modules: HashMap<(PathBuf, Grants), Result<Loaded, Status>>,
     observer: Arc<Observer>,
@@ -134,6 +139,7 @@ impl Loader {
             lock: policy.lock()?,
             trust: policy.trust()?,
             files: HashMap::new(),
+            bytes_in_folders: 0,
             modules: HashMap::new(),
             observer: Arc::default(),
             progress: String::new(),
@@ -158,7 +164,14 @@ impl Loader {
             return Ok(Some(file));
         }
         match self.contents(path) {
-            Ok(contents) => self.keep(path, contents).map(Some),
+            Ok(contents) => {
+                // Files with holes and links take little of a disk, and all of it here.
+                self.bytes_in_folders += contents.bytes().len() as u64;
+                if self.bytes_in_folders > MOST_BYTES_IN_FOLDERS {
+                    return Err(too_many_bytes(path));
+                }
+                self.keep(path, contents).map(Some)
+            }
             Err(failure) => {
                 output::warn(&format!("a file is left out: {}", failure.status()));
                 Ok(None)
@@ -270,6 +283,14 @@ impl Loader {
         self.modules.insert(key, loaded.clone());
         Ok(loaded?)
     }
+}
+
+fn too_many_bytes(path: &Path) -> Failure {
+    let message = format!(
+        "{}: expected folders with modules of at most {MOST_BYTES_IN_FOLDERS} bytes in all, found more",
+        path.display()
+    );
+    Status::new(StatusCode::ResourceExhausted, Blame::Caller, message).into()
 }
 
 /// The path of a file without links, with the name of the tensor if the module is in one.

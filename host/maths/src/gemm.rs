@@ -24,9 +24,9 @@ use self::packed::{Buffers, View};
 const FASTEST_TILE: [usize; 3] = [256; 3];
 
 /// The most rows, columns and terms of a sparse matrix in a tile. Each of its elements may lie in a
-/// page of its own, which the system makes when it is first touched: a product of 256 rows and
-/// columns took up to 400 ms.
-const FASTEST_SPARSE_SIDE: usize = 32;
+/// page of its own, which the system makes when it is first touched, in about a microsecond: a
+/// product of 256 rows and columns took up to 400 ms.
+const FASTEST_SPARSE_SIDE: usize = 16;
 
 /// How products are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::buffers::Buffers;
 use crate::exchange::{Exchange, Loss, Patience};
-use crate::message::{FunctionCall, Reply, Request, decode_reply, encode};
+use crate::message::{FuelLeft, FunctionCall, Reply, Request, decode_reply, encode};
 use crate::sandbox::{Place, Shared};
 use crate::spawner::{Descriptors, Started};
 use callbox_core::call::{CancelToken, Deadline, Fuel, FunctionReference, Functions};
@@ -182,12 +182,12 @@ impl Process {
         loop {
             let bytes = self.exchange.receive(most, asking.patience())?;
             match decode_reply(&bytes, most_text).map_err(violation)? {
-                Reply::Done { fuel_left } => {
-                    note_fuel(asking.fuel, fuel_left);
+                Reply::Done { fuel } => {
+                    charge(asking.fuel, fuel);
                     return Ok(Ok(()));
                 }
-                Reply::Failed { status, fuel_left } => {
-                    note_fuel(asking.fuel, fuel_left);
+                Reply::Failed { status, fuel } => {
+                    charge(asking.fuel, fuel);
                     return Ok(Err(self.clean(status)));
                 }
                 Reply::Ready { .. } | Reply::Compiled { .. } => {
@@ -271,13 +271,15 @@ impl Process {
             let leaves = literal.leaves();
             leaves.map(|(_, bytes)| ByteBuf::from(bytes)).collect()
         };
-        let fuel_left = bounds.fuel.as_ref().map(Fuel::left);
+        let fuel = bounds.fuel.as_ref();
         // The fuel is charged here, whatever the worker reports.
-        if let (Some(all), Some(given), Some(left)) = (asking.fuel, given, fuel_left) {
-            all.take(given.saturating_sub(left));
+        if let (Some(all), Some(given), Some(fuel)) = (asking.fuel, given, fuel) {
+            all.take(given.saturating_sub(fuel.left()));
         }
+        let outcome = fuel.map_or(Ok(()), Fuel::check).and(outcome);
         let outcome = outcome.as_ref().map(leaves).map_err(told);
-        encode(&Request::Returned { outcome, fuel_left }).map_err(violation)
+        let fuel = fuel.map(FuelLeft::of);
+        encode(&Request::Returned { outcome, fuel }).map_err(violation)
     }
 
     /// Passes a guest's log message to the sink, if the policy grants its level.
@@ -382,10 +384,10 @@ impl Drop for Process {
     }
 }
 
-/// Charges the fuel that a request used. A worker cannot give fuel back.
-fn note_fuel(fuel: Option<&Fuel>, left: Option<u64>) {
+/// Charges the fuel that a request used.
+fn charge(fuel: Option<&Fuel>, left: Option<FuelLeft>) {
     if let (Some(fuel), Some(left)) = (fuel, left) {
-        fuel.take(fuel.left().saturating_sub(left));
+        left.charge(fuel);
     }
 }
 

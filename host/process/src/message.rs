@@ -53,10 +53,10 @@ pub(super) enum Request {
     Alone { beginning: Beginning, site: usize },
     /// End the execution.
     End,
-    /// A function that was called back returned these leaves, and this much fuel is left.
+    /// A function that was called back returned these leaves.
     Returned {
         outcome: Result<Vec<ByteBuf>>,
-        fuel_left: Option<u64>,
+        fuel: Option<FuelLeft>,
     },
     /// Make a compiler with these settings and at most `memory_bytes` of memory, and give up all
     /// other privileges.
@@ -205,12 +205,12 @@ fn read_user_data<'de, D: Deserializer<'de>>(
 /// A message from a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// The request was served. If fuel is counted, this much is left.
-    Done { fuel_left: Option<u64> },
+    /// The request was served.
+    Done { fuel: Option<FuelLeft> },
     /// The request failed.
     Failed {
         status: Status,
-        fuel_left: Option<u64>,
+        fuel: Option<FuelLeft>,
     },
     /// The guest logged a message.
     Log { level: LogLevel, message: String },
@@ -220,6 +220,31 @@ pub(super) enum Reply {
     Ready { fingerprint: [u8; 32] },
     /// The module was compiled to this many bytes, which follow the message.
     Compiled { bytes: u64 },
+}
+
+/// What is left of fuel that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FuelLeft {
+    units: u64,
+    /// [`Fuel::has_lack`].
+    has_lack: bool,
+}
+
+impl FuelLeft {
+    pub(super) fn of(fuel: &Fuel) -> Self {
+        Self {
+            units: fuel.left(),
+            has_lack: fuel.has_lack(),
+        }
+    }
+
+    /// Charges what the other process used. It cannot give fuel back.
+    pub(super) fn charge(self, fuel: &Fuel) {
+        fuel.take(fuel.left().saturating_sub(self.units));
+        if self.has_lack {
+            fuel.note_lack();
+        }
+    }
 }
 
 /// A guest's call of a function of the program.

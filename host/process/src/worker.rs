@@ -127,7 +127,7 @@ fn serve(link: &Arc<Link>, policy: Policy) -> Result<()> {
     });
     match ready {
         Ok(engine) => {
-            link.send(&Reply::Done { fuel_left: None })?;
+            link.send(&Reply::Done { fuel: None })?;
             serve::module(link, &engine)
         }
         Err(status) => link.send(&failed(status)),
@@ -136,10 +136,7 @@ fn serve(link: &Arc<Link>, policy: Policy) -> Result<()> {
 
 /// The reply to a failure before fuel is counted.
 fn failed(status: Status) -> Reply {
-    Reply::Failed {
-        status,
-        fuel_left: None,
-    }
+    Reply::Failed { status, fuel: None }
 }
 
 /// The status for a failed system call.

@@ -123,10 +123,11 @@ fn try_call(
     };
     let stack = caller.data().shared.policy.limits.stack_bytes;
     let needed = stack.saturating_add(PROGRAM_STACK);
-    let outcome = stacker::maybe_grow(needed, needed.saturating_add(PROGRAM_STACK), || {
+    let mut outcome = stacker::maybe_grow(needed, needed.saturating_add(PROGRAM_STACK), || {
         functions.call(function.id, &arguments, &bounds)
     });
     if let Some(fuel) = bounds.fuel {
+        outcome = fuel.check().and(outcome);
         let lost = spare.saturating_sub(fuel.spare());
         caller.data_mut().fuel.take_spare(lost);
         caller

@@ -221,8 +221,7 @@ impl Discarder {
         !is_cancelled && Instant::now() < deadline && may_help(&locked(&self.progress.counts))
     }
 
-    /// Waits like [`wait`](Self::wait), but for no instance that helps: its memory is not freed,
-    /// and it may itself wait for memory.
+    /// Waits like [`wait`](Self::wait), but for no instance that helps: its memory is not freed.
     pub(crate) fn wait_for_freed(
         &self,
         seen: u64,

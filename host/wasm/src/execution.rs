@@ -74,7 +74,7 @@ impl<'a> WasmExecution<'a> {
             functions: None,
             begun: None,
         };
-        sites.instance_at_once(&mut lease, caller)?;
+        sites.instance(&mut lease, caller).ok()?;
         Some(Self {
             sites,
             options: options.clone(),
@@ -150,8 +150,7 @@ impl Drop for WasmExecution<'_> {
         if self.sites.has_execution_stages
             && let Some(instance) = self.instance()
         {
-            // Its calls have ended.
-            let _ = instance.end_execution();
+            instance.end_execution();
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use callbox_core::call::{CallOptions, Fuel};
 use callbox_core::policy::Limits;
+use callbox_core::values::Result;
 
 /// The fuel that is left to a call: its own limit, and the fuel of the execution that it belongs
 /// to.
@@ -39,8 +40,8 @@ impl FuelLeft {
         self.spare = self.limit;
     }
 
-    /// Gives back what was used by a start that found no room, or by a deleter that was refused
-    /// memory, as far as there is spare fuel. Returns whether there is enough.
+    /// Gives back what was used by a start that found no room, as far as there is spare fuel.
+    /// Returns whether there is enough.
     pub(crate) fn give_back(&mut self, used: u64) -> bool {
         let spare = self.spare();
         let back = used.min(spare);
@@ -73,6 +74,20 @@ impl FuelLeft {
         if let Some(shared) = &self.shared {
             shared.take_spare(units);
         }
+    }
+
+    /// Says that a deleter was refused what others take.
+    pub(crate) fn note_lack(&self) {
+        self.shared.iter().for_each(Fuel::note_lack);
+    }
+
+    /// Checks that what is left does not depend on others.
+    ///
+    /// # Errors
+    /// As for [`Fuel::check`].
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        self.shared.as_ref().map_or(Ok(()), Fuel::check)
     }
 
     /// The limit, for a message.

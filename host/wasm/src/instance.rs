@@ -245,11 +245,6 @@ impl Instance {
         self.store.data().takes()
     }
 
-    /// Lets its memory wait for room, and evict others, when it grows.
-    pub(crate) fn be_patient(&mut self) {
-        self.store.data_mut().share.be_patient();
-    }
-
     /// Whether the instance can be used again.
     pub(crate) fn is_healthy(&self) -> bool {
         self.healthy

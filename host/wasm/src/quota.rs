@@ -27,6 +27,8 @@ pub(crate) struct Quota {
 #[derive(Default)]
 pub(crate) struct Together {
     memory_bytes: AtomicUsize,
+    /// Those whose threads help with calls.
+    helping: AtomicUsize,
     /// Their idle instances give way to one that grows.
     pools: Pools,
     outside_programs: bool,
@@ -58,8 +60,8 @@ pub(crate) struct Share {
     memory_bytes: usize,
     /// The size before the last growth.
     before: usize,
-    /// Whether growth that has no room now is refused at once.
-    is_at_once: bool,
+    /// Whether its thread helps with a call: growth that has no room now is refused.
+    helps: bool,
 }
 
 /// Updates a number unless `add` returns `None`. Other threads never see a refused number.
@@ -114,7 +116,7 @@ impl Quota {
             place: None,
             memory_bytes: 0,
             before: 0,
-            is_at_once: false,
+            helps: false,
         })
     }
 }
@@ -143,19 +145,29 @@ impl Share {
         self.quota.together.pools.evict_one()
     }
 
-    /// Refuses growth that has no room now, rather than wait or evict others.
-    pub(crate) fn at_once(mut self) -> Self {
-        self.is_at_once = true;
-        self
+    /// Says whether the instance's thread helps with a call: its growth then neither waits nor
+    /// evicts others.
+    #[inline]
+    pub(crate) fn set_helps(&mut self, helps: bool) {
+        if helps != self.helps {
+            self.helps = helps;
+            let helping = &self.quota.together.helping;
+            if helps {
+                helping.fetch_add(1, Ordering::Relaxed);
+            } else {
+                helping.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 
-    /// Lets growth wait and evict again.
-    pub(crate) fn be_patient(&mut self) {
-        self.is_at_once = false;
+    #[inline]
+    pub(crate) fn helps(&self) -> bool {
+        self.helps
     }
 
-    pub(crate) fn is_at_once(&self) -> bool {
-        self.is_at_once
+    /// Whether an instance that counts towards the same limit helps with a call.
+    pub(crate) fn is_beside_helpers(&self) -> bool {
+        self.quota.together.helping.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the limit is that of all calls outside programs.
@@ -191,6 +203,7 @@ pub(crate) fn too_many(most: u32) -> Status {
 
 impl Drop for Share {
     fn drop(&mut self) {
+        self.set_helps(false);
         self.quota.instances.fetch_sub(1, Ordering::Relaxed);
         self.give_back(self.memory_bytes);
     }

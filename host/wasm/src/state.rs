@@ -150,6 +150,7 @@ impl GuestState {
         self.interrupt
             .begin(options, limit, begun.map(|begun| begun.at));
         self.held_up = None;
+        self.share.set_helps(options.helps);
         if policy.deterministic {
             let lost = begun.map_or(0, |begun| begun.fuel_lost);
             self.fuel = FuelLeft::new(&policy.limits, options, lost);
@@ -207,6 +208,7 @@ impl GuestState {
     #[inline]
     pub(crate) fn end(&mut self) {
         self.attached = Attached::default();
+        self.share.set_helps(false);
     }
 
     /// Detaches the execution while the guest makes values that outlive it. The caller attaches it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -66,9 +67,11 @@ def add(path: str | PathLike[str], entries: dict[str, dict[str, Any]]) -> None:
         message = f"{path}: expected a lock of at most {_MOST_BYTES} bytes, found {length}: nothing is written"
         raise CallError("RESOURCE_EXHAUSTED", message, blame="caller")
     real = path.resolve(strict=True) if path.is_symlink() else path
-    staged = real.with_name(f"{real.name}.{os.getpid()}.part")
+    # Others may write to the folder: the name is new, and no link is followed.
+    staged = real.with_name(f"{real.name}.{secrets.token_hex(8)}.part")
+    with staged.open("x", encoding="utf-8") as file:
+        file.write(f"{text}\n")
     try:
-        staged.write_text(f"{text}\n", encoding="utf-8")
         os.replace(staged, real)
     finally:
         staged.unlink(missing_ok=True)

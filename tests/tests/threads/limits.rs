@@ -182,3 +182,60 @@ fn helpers_make_room_for_other_calls() {
         assert_eq!(held.join().unwrap(), 2);
     });
 }
+
+/// A target that copies its operand, once its memory has 900 pages.
+const GROWS: &str = r#"(module
+  (memory (export "memory") 1)
+  (func (export "f") (param $f i32) (result i32) (local $i i32)
+    (if (i32.lt_u (memory.size) (i32.const 900))
+      (then
+        (if (i32.eq (memory.grow (i32.sub (i32.const 900) (memory.size))) (i32.const -1))
+          (then (return (i32.const 8))))))
+    (local.set $i (i32.const 100000))
+    (loop $work (br_if $work (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
+    (memory.copy
+      (i32.load (i32.load offset=16 (local.get $f)))
+      (i32.load (i32.load offset=8 (local.get $f)))
+      (i32.load offset=4 (i32.load offset=8 (local.get $f))))
+    (i32.const 0))
+  (@custom "callbox.targets"
+    "{\"name\": \"f\", \"traits\": [\"pure\", \"elementwise\"],"
+    "  \"operands\": [{\"name\": \"x\", \"dimensions\": [\"..\"]}],"
+    "  \"results\": [{\"name\": \"y\", \"dimensions\": [\"..\"]}]}"))"#;
+
+/// Three calls have room, each for one instance. Threads that help take none of it for long.
+#[test]
+fn helpers_leave_memory_to_other_calls() {
+    const CALLS: usize = 3;
+    const SIZE: usize = 1 << 20;
+    let mut policy = small_policy();
+    policy.limits.memory_bytes = 64 << 20;
+    policy.limits.executable_memory_bytes = CALLS * (64 << 20);
+    for manner in [Manner::AtOnce, Manner::Beside, Manner::Pool] {
+        let engine = Engine::with_config(Config {
+            policy: policy.clone(),
+            threads: Some(Counted::new(manner, 3)),
+            ..Config::default()
+        });
+        let module = engine.unwrap().load(&wat::parse_str(GROWS).unwrap());
+        let module = module.unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..CALLS {
+                let module = &module;
+                scope.spawn(move || {
+                    let site = CallSite::new("f", vec![shape(&[SIZE])], shape(&[SIZE]));
+                    let prepared = module.prepare_mapped(site, &mapping(0, Some(1 << 16)));
+                    let prepared = prepared.unwrap();
+                    let x = bytes(&floats(SIZE, number as f32));
+                    let mut y = vec![0; x.len()];
+                    for _ in 0..20 {
+                        y.fill(0);
+                        let called = prepared.call_with(&threads(4), &[&x], &mut [&mut y]);
+                        assert_eq!(called, Ok(()), "{manner:?}");
+                        assert!(x == y, "{manner:?}");
+                    }
+                });
+            }
+        });
+    }
+}

@@ -28,6 +28,10 @@ pub struct CallOptions {
     pub user_data: Option<Arc<UserData>>,
     /// What delays the parts of a mapped call, which share its time.
     pub delays: Option<Delays>,
+    /// Whether the call is a part that a thread helps with. It takes only room that is free now. If
+    /// it is refused more, it fails with RESOURCE_EXHAUSTED, blamed on the caller, whatever its
+    /// guest returns, and the thread of the call makes it again.
+    pub helps: bool,
 }
 
 impl CallOptions {
@@ -126,6 +130,7 @@ pub struct Fuel(Arc<Store>);
 struct Store {
     left: AtomicU64,
     spare: AtomicU64,
+    has_lack: AtomicBool,
 }
 
 impl Fuel {
@@ -141,6 +146,7 @@ impl Fuel {
         Self(Arc::new(Store {
             left: AtomicU64::new(units),
             spare: AtomicU64::new(spare),
+            has_lack: AtomicBool::new(false),
         }))
     }
 
@@ -169,6 +175,33 @@ impl Fuel {
     /// Gives back what was taken.
     pub fn give_back(&self, units: u64) {
         self.0.left.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Says that something which cannot fail its call was refused what others take. How much is
+    /// left depends on them from then on.
+    pub fn note_lack(&self) {
+        self.0.has_lack.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Fuel::note_lack`] was called.
+    #[must_use]
+    pub fn has_lack(&self) -> bool {
+        self.0.has_lack.load(Ordering::Relaxed)
+    }
+
+    /// Checks that what is left does not depend on others.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, blamed on the caller, after a lack.
+    pub fn check(&self) -> Result<()> {
+        if self.has_lack() {
+            return Err(Status::new(
+                StatusCode::ResourceExhausted,
+                Blame::Caller,
+                "a deleter before it was refused what other calls take, and they share their fuel",
+            ));
+        }
+        Ok(())
     }
 }
 

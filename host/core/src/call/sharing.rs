@@ -4,7 +4,11 @@
 //! bits whichever thread computes them. Threads claim parts in order. If a part fails, threads that
 //! are at later parts are stopped, and those at earlier ones go on, so that the failure of the
 //! first part that fails is the one that the caller gets.
+//!
+//! A thread that helps takes only room that no other call needs. A part that finds none is for the
+//! calling thread, which can wait for it: calls end alike with threads that help and without.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,7 +16,7 @@ use std::time::Instant;
 use super::prepared::{BufferExecution, DirectCalls};
 use super::{CallOptions, CancelToken, Threads, team};
 use crate::locks::locked;
-use crate::values::{Result, Status};
+use crate::values::{Blame, Result, Status, StatusCode};
 
 /// The bytes in and out that a call without much to compute copies in a microsecond.
 const BYTES_IN_A_MICROSECOND: u128 = 20 << 10;
@@ -32,6 +36,7 @@ pub(super) struct Worker<'w, 'c, C: DirectCalls + 'c> {
     pub(super) run: Option<C::Run<'c>>,
     pub(super) options: CallOptions,
     claims: &'w Claims,
+    number: usize,
 }
 
 impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
@@ -48,6 +53,12 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
 
     /// Notes the failure of a part. Returns whether the thread goes on.
     pub(super) fn fail(&self, part: usize, status: Status) -> bool {
+        let is_lack =
+            status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller;
+        if self.options.helps && is_lack {
+            self.claims.give_back(self.number, part);
+            return false;
+        }
         self.claims.fail(part, status)
     }
 }
@@ -103,12 +114,15 @@ impl Sharing<'_> {
             run: Some(calls.begin_run(&own)?),
             options: own,
             claims: &claims,
+            number,
         };
         let help = || {
+            let (number, mut own) = claims.join(options);
+            // The calling thread does not stop one that joins later.
             if claims.is_done() {
                 return;
             }
-            let (number, mut own) = claims.join(options);
+            own.helps = true;
             // The calling thread's are compared with the time on the clock.
             own.delays = None;
             let Some(run) = calls.begin_help(&own) else {
@@ -119,6 +133,7 @@ impl Sharing<'_> {
                 run: Some(run),
                 options: own,
                 claims: &claims,
+                number,
             };
             while let Some(range) = claims.take(number)
                 && step(&mut worker, range)
@@ -133,8 +148,23 @@ impl Sharing<'_> {
             while let Some(range) = claims.take(number)
                 && step(&mut worker, range)
             {}
+            claims.stop_beginners();
         });
         drop(worker);
+        if claims.has_returned() {
+            // A failure of a later part may have stopped this thread's options.
+            let (number, own) = claims.join(options);
+            let mut worker = Worker {
+                calls,
+                run: None,
+                options: own,
+                claims: &claims,
+                number,
+            };
+            while let Some(range) = claims.take_returned(number)
+                && step(&mut worker, range)
+            {}
+        }
         Ok(claims.into_failures())
     }
 }
@@ -149,9 +179,21 @@ struct Claims {
 struct State {
     /// The parts that no thread has claimed.
     left: Range<usize>,
+    /// The parts that threads gave back, the last ones first.
+    returned: Vec<Range<usize>>,
     failures: Vec<(usize, Status)>,
-    /// For each thread the first part that it claimed last, and its token.
-    workers: Vec<(usize, CancelToken)>,
+    /// For each thread the parts that it claimed last, and its token.
+    workers: Vec<(Range<usize>, CancelToken)>,
+}
+
+impl State {
+    /// Notes that a thread has claimed these parts.
+    fn claim(&mut self, worker: usize, parts: Range<usize>) -> Range<usize> {
+        if let Some((current, _)) = self.workers.get_mut(worker) {
+            *current = parts.clone();
+        }
+        parts
+    }
 }
 
 impl Claims {
@@ -159,6 +201,7 @@ impl Claims {
         Self {
             state: Mutex::new(State {
                 left: parts,
+                returned: Vec::new(),
                 failures: Vec::new(),
                 workers: Vec::new(),
             }),
@@ -175,7 +218,7 @@ impl Claims {
     fn join(&self, options: &CallOptions) -> (usize, CallOptions) {
         let token = CancelToken::within(options.cancel.as_ref());
         let mut state = self.state();
-        state.workers.push((0, token.clone()));
+        state.workers.push((0..0, token.clone()));
         let options = CallOptions {
             cancel: Some(token),
             ..options.clone()
@@ -197,10 +240,32 @@ impl Claims {
         let first = state.left.start;
         let count = (state.left.len() / (4 * self.threads)).max(1);
         state.left.start += count;
-        if let Some((current, _)) = state.workers.get_mut(worker) {
-            *current = first;
+        Some(state.claim(worker, first..first + count))
+    }
+
+    /// Gives back the rest of the parts that a thread has claimed, from one on that it did not
+    /// call.
+    fn give_back(&self, worker: usize, part: usize) {
+        let mut state = self.state();
+        let is_needed = !self.ends_at_failure || state.failures.iter().all(|(at, _)| *at > part);
+        if let Some((current, _)) = state.workers.get(worker)
+            && is_needed
+        {
+            let rest = part..current.end;
+            state.returned.push(rest);
+            state.returned.sort_by_key(|range| Reverse(range.start));
         }
-        Some(first..first + count)
+    }
+
+    fn has_returned(&self) -> bool {
+        !self.state().returned.is_empty()
+    }
+
+    /// Claims the first parts that were given back.
+    fn take_returned(&self, worker: usize) -> Option<Range<usize>> {
+        let mut state = self.state();
+        let range = state.returned.pop()?;
+        Some(state.claim(worker, range))
     }
 
     /// Notes a failure. If it ends the call, stops the threads at later parts. Returns whether the
@@ -212,9 +277,18 @@ impl Claims {
             return true;
         }
         state.left.end = state.left.start;
-        let later = state.workers.iter().filter(|(current, _)| *current > part);
+        state.returned.retain(|range| range.start < part);
+        let workers = state.workers.iter();
+        let later = workers.filter(|(current, _)| current.start > part);
         later.for_each(|(_, token)| token.cancel());
         false
+    }
+
+    /// Stops the threads that have claimed nothing: the start of an instance may take long.
+    fn stop_beginners(&self) {
+        let state = self.state();
+        let beginners = state.workers.iter().filter(|(parts, _)| parts.is_empty());
+        beginners.for_each(|(_, token)| token.cancel());
     }
 
     /// The failures in the order of parts.

@@ -9,8 +9,8 @@ use crate::simd::{self, Vectorized};
 /// bits: sums of so many terms are added to C one after the other.
 const PORTABLE_TILE: [usize; 3] = [16, 256, 256];
 
-/// The most rows and columns of a sparse matrix in a tile.
-const SPARSE_SIDE: usize = 8;
+/// The most rows and columns of a sparse matrix in a tile: a thousand pages with all of its terms.
+const SPARSE_SIDE: usize = 4;
 
 /// The rows that [`block_sums`] computes at once.
 const BLOCK_ROWS: usize = 4;

@@ -146,10 +146,10 @@ fn products_of_sparse_matrices_pause_more_often() {
     for (apart, fastest, portable) in [
         ([1, 1, 1], 1, 16),
         ([4, 4, 4], 1, 16),
-        ([5, 1, 1], 8 * 8, 32),
-        ([1, 5, 1], 8 * 8, 16 * 32),
-        ([1, 1, 5], 8 * 8, 32 * 32),
-        ([5, 5, 5], 8 * 8 * 8, 32 * 32),
+        ([5, 1, 1], 16 * 16, 64),
+        ([1, 5, 1], 16 * 16, 16 * 64),
+        ([1, 1, 5], 16 * 16, 64 * 64),
+        ([5, 5, 5], 16 * 16 * 16, 64 * 64),
     ] {
         assert_eq!(pauses(apart, Arithmetic::Fastest), fastest, "{apart:?}");
         assert_eq!(pauses(apart, Arithmetic::Portable), portable, "{apart:?}");

@@ -9,9 +9,11 @@
 //! processor, half of the time those that have used least, so that a small module is loaded about
 //! as fast as alone, and half of it those that came first. One of the others runs beside them.
 //! Without such jobs the others take turns, half of the time in the order of what they used, or at
-//! least will use if they are as others of their size, those last that have used more than those
-//! do, so that a module of moderate size overtakes larger ones and those that take long, and half
-//! of it in the order of the parts of their time in which they ran, so that none waits for ever.
+//! least will use if they are as others of their size, so that a module of moderate size overtakes
+//! larger ones, and half of it in the order of the parts of their time in which they ran, so that
+//! none waits for ever. What a job used counts for more the more it exceeds what others of its size
+//! use: most of those that do by far are bombs. Such a job still comes before those that made
+//! themselves large so as not to pass for one.
 
 use std::time::Duration;
 
@@ -36,12 +38,19 @@ pub(super) struct Use {
     pub(super) now: Duration,
     /// The processor time that modules of this size take.
     pub(super) usual: Duration,
-    /// Whether this attempt has used more than modules of this size do.
-    pub(super) is_costly: bool,
     /// The time on the clock since this attempt began.
     pub(super) age: Duration,
     /// The threads that it keeps busy while it may run.
     pub(super) busy: usize,
+}
+
+impl Use {
+    /// What the job has used, or will, times the square of what it exceeds that by.
+    fn rank(&self) -> Duration {
+        let usual = self.usual.max(QUANTUM);
+        let excess = self.all.as_secs_f64() / usual.as_secs_f64();
+        self.all.max(usual).mul_f64(excess.max(1.0).powi(2))
+    }
 }
 
 /// The numbers of the jobs that run now on a machine with this many processors.
@@ -52,8 +61,8 @@ pub(super) fn running(jobs: Vec<Use>, processors: usize) -> Vec<u64> {
     if (oldest.as_millis() / PERIOD.as_millis()).is_multiple_of(2) {
         // Those that used about as much run one after the other.
         old.sort_by_key(|job| {
-            let turns = job.all.max(job.usual).as_millis() / PERIOD.as_millis();
-            (job.is_costly, turns, job.number)
+            let turns = job.rank().as_millis() / PERIOD.as_millis();
+            (turns, job.number)
         });
         young.sort_by_key(|job| (job.all.as_millis() / FIRST_TURN.as_millis(), job.number));
     } else {
@@ -96,7 +105,6 @@ mod tests {
             all: used,
             now: used,
             usual: Duration::ZERO,
-            is_costly: false,
             age,
             busy: 2,
         }
@@ -138,9 +146,16 @@ mod tests {
     #[test]
     fn jobs_that_use_more_than_others_of_their_size_come_last() {
         let mut jobs = [3, 2, 1].map(|used| job(used, used as u32 * SECOND, 9 * SECOND));
-        jobs[2].is_costly = true;
+        for job in &mut jobs {
+            job.usual = 3 * SECOND;
+        }
+        jobs[2].usual = SECOND / 2;
         assert_eq!(running_at(&jobs, Duration::ZERO), [2, 3]);
         assert_eq!(running_at(&jobs, PERIOD), [1, 2]);
+        // But not after those that pretend to be large.
+        jobs[0].usual = 9 * SECOND;
+        jobs[1].usual = 9 * SECOND;
+        assert_eq!(running_at(&jobs, Duration::ZERO), [1, 2]);
     }
 
     #[test]
@@ -148,6 +163,7 @@ mod tests {
         let mut jobs = [1, 2, 3].map(|number| job(number, SECOND, 2 * SECOND));
         jobs[0].usual = 2 * SECOND;
         jobs[1].usual = 2 * SECOND;
+        jobs[2].usual = SECOND;
         assert_eq!(running_at(&jobs, Duration::ZERO), [1, 3]);
         // Until it has used as much as those will.
         jobs[2].all = 2 * SECOND;
@@ -167,8 +183,11 @@ mod tests {
 
     #[test]
     fn a_turn_lasts_a_while() {
-        let used = [205, 295, 200].map(Duration::from_millis);
-        let jobs = [0, 1, 2].map(|number| job(number, used[number as usize], 2 * SECOND));
+        let used = [205, 215, 200].map(Duration::from_millis);
+        let mut jobs = [0, 1, 2].map(|number| job(number, used[number as usize], 2 * SECOND));
+        for job in &mut jobs {
+            job.usual = used[2];
+        }
         assert_eq!(running_at(&jobs, Duration::ZERO), [0, 1]);
     }
 

@@ -20,18 +20,22 @@ fn assert_violation(bytes: &[u8]) {
 
 #[test]
 fn a_status_comes_back_whole() {
+    const LEFT: FuelLeft = FuelLeft {
+        units: 9,
+        has_lack: true,
+    };
     let backtrace = Backtrace::new(vec!["f".to_owned(), "g".to_owned()], true);
     let sent = Status::new(StatusCode::Aborted, Blame::Guest, "boom")
         .with_recoverable(true)
         .with_backtrace(backtrace);
     let reply = Reply::Failed {
         status: sent.clone(),
-        fuel_left: Some(9),
+        fuel: Some(LEFT),
     };
     match decode(&encode(&reply).unwrap()[LENGTH..]).unwrap() {
         Reply::Failed {
             status,
-            fuel_left: Some(9),
+            fuel: Some(LEFT),
         } => assert_eq!(status, sent),
         other => panic!("{other:?}"),
     }
@@ -211,7 +215,7 @@ fn long_replies_have_few_elements() {
     let backtrace = Backtrace::new(vec![String::new(); 2000], false);
     let failed = Reply::Failed {
         status: Status::new(StatusCode::Aborted, Blame::Guest, "").with_backtrace(backtrace),
-        fuel_left: None,
+        fuel: None,
     };
     let too_long = decode_reply(&encode(&failed).unwrap()[LENGTH..], most_text).unwrap_err();
     for (status, message) in [

@@ -95,13 +95,13 @@ impl Functions for RemoteFunctions {
         let leaves = leaves.map(|(_, bytes)| ByteBuf::from(bytes)).collect();
         let call = FunctionCall::new(id, leaves, bounds);
         self.link.send(&Reply::Function(call))?;
-        let Request::Returned { outcome, fuel_left } = self.link.receive()? else {
+        let Request::Returned { outcome, fuel } = self.link.receive()? else {
             return Err(Status::internal(
                 "the reply to a call of a function was not its result",
             ));
         };
-        if let (Some(own), Some(left)) = (&bounds.fuel, fuel_left) {
-            own.take(own.left().saturating_sub(left));
+        if let (Some(own), Some(left)) = (&bounds.fuel, fuel) {
+            left.charge(own);
         }
         let leaves = outcome?.into_iter().map(ByteBuf::into_vec);
         Literal::from_leaves(shape.clone(), leaves.collect())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::link::{Link, RemoteFunctions};
 use super::{cannot, failed};
 use crate::buffers::BufferLayout;
-use crate::message::{Beginning, Reply, Request};
+use crate::message::{Beginning, FuelLeft, Reply, Request};
 use callbox_core::call::{
     CallOptions, CallSite, Execution, Fuel, Functions, PreparedCalls, TargetModule,
 };
@@ -25,7 +25,7 @@ pub(super) fn module(link: &Arc<Link>, engine: &Engine) -> Result<()> {
             let wasm = link.receive_bytes(usize::try_from(wasm_bytes).map_err(cannot)?)?;
             match load(engine, wasm, &label) {
                 Ok(module) => {
-                    link.send(&Reply::Done { fuel_left: None })?;
+                    link.send(&Reply::Done { fuel: None })?;
                     sites(link, module)
                 }
                 Err(status) => link.send(&failed(status)),
@@ -49,7 +49,7 @@ fn sites(link: &Arc<Link>, module: Arc<Module>) -> Result<()> {
     let results = results_of_functions(&sites);
     match prepare(module, sites, is_alone) {
         Ok(calls) => {
-            link.send(&Reply::Done { fuel_left: None })?;
+            link.send(&Reply::Done { fuel: None })?;
             let server = Server {
                 link,
                 calls,
@@ -127,10 +127,10 @@ impl Server<'_> {
     }
 
     fn answer(&self, outcome: Result<()>, fuel: Option<&Fuel>) -> Result<()> {
-        let fuel_left = fuel.map(Fuel::left);
+        let fuel = fuel.map(FuelLeft::of);
         self.link.send(&match outcome {
-            Ok(()) => Reply::Done { fuel_left },
-            Err(status) => Reply::Failed { status, fuel_left },
+            Ok(()) => Reply::Done { fuel },
+            Err(status) => Reply::Failed { status, fuel },
         })
     }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use callbox_core::policy::LogLevel;
+use callbox_core::values::Result;
 
+use crate::failure::caller_exhausted;
 use crate::shared::EngineShared;
 
 /// A descriptor that the instance has from the beginning. All others are files that it opened.
@@ -54,18 +56,26 @@ impl Files {
     }
 
     /// Counts a file that is about to be opened, unless the limits are reached.
-    pub(super) fn begin_open(&mut self) -> bool {
-        let limits = &self.shared.policy.limits;
-        let most = limits.engine_open_files;
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, blamed on the caller, if it is refused in the deterministic mode for
+    /// those that other instances have open.
+    pub(super) fn begin_open(&mut self) -> Result<bool> {
+        let policy = &self.shared.policy;
+        if self.open >= policy.limits.open_files {
+            return Ok(false);
+        }
+        let most = policy.limits.engine_open_files;
         let another = |open: usize| (open < most).then_some(open + 1);
-        let allowed = self.open < limits.open_files
-            && self
-                .shared
-                .open_files
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, another)
-                .is_ok();
-        self.open += usize::from(allowed);
-        allowed
+        let open = &self.shared.open_files;
+        let counted = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, another);
+        if counted.is_err() && policy.deterministic && self.open < most {
+            return Err(caller_exhausted(format!(
+                "expected at most {most} open files of all instances (`engine_open_files`), found more"
+            )));
+        }
+        self.open += usize::from(counted.is_ok());
+        Ok(counted.is_ok())
     }
 
     /// Uncounts a file that was closed, or could not be opened.

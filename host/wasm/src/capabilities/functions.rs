@@ -99,8 +99,8 @@ macro_rules! each_function {
             Directory later path_symlink(a: i32, b: i32, c: i32, d: i32, e: i32) -> i32;
             Directory later path_unlink_file(a: i32, b: i32, c: i32) -> i32;
             Directory vectored fd_pread(a: i32, b: i32, c: i32, d: i64, e: i32) -> i32;
-            Directory vectored fd_pwrite(a: i32, b: i32, c: i32, d: i64, e: i32) -> i32;
-            Directory vectored fd_read(a: i32, b: i32, c: i32, d: i32) -> i32;
+            Directory own fd_pwrite(a: i32, b: i32, c: i32, d: i64, e: i32) -> i32;
+            Directory own fd_read(a: i32, b: i32, c: i32, d: i32) -> i32;
             Directory own fd_renumber(a: i32, b: i32) -> i32;
             Directory opening path_open(a: i32, b: i32, c: i32, d: i32, e: i32, f: i64, g: i64, h: i32, i: i32) -> i32;
         }

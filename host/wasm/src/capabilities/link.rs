@@ -27,6 +27,10 @@ const MOST_BUFFERS: u32 = 1024;
 /// The bytes that are generated, or taken from a standard stream, between checks for interruption.
 const PIECE: usize = 64 << 10;
 
+/// The most bytes of a file that one call reads or writes. wasmtime-wasi would move a whole buffer,
+/// however long the guest's memory makes it: 700 MiB took a second.
+const MOST_MOVED: u32 = 256 << 10;
+
 /// The most bytes of paths in one call.
 const MOST_PATH_BYTES: usize = 1 << 20;
 
@@ -83,7 +87,7 @@ pub(super) fn define(linker: &mut Linker<GuestState>, grants: &Grants) -> wasmti
         };
         (opening $name:ident($caller:expr, $at:expr, $lookup:expr, $path:expr, $length:expr $(, $arg:expr)*)) => {
             with(stringify!($name), $caller, |of, memory| {
-                if !of.files.begin_open() {
+                if !of.files.begin_open()? {
                     return Ok(errno::TOO_MANY_FILES);
                 }
                 let outcome = if may_block(of, memory, $at, $lookup, $path, $length) {
@@ -230,6 +234,128 @@ fn fd_renumber(caller: &mut Caller<'_, GuestState>, from: i32, to: i32) -> wasmt
     })
 }
 
+/// A buffer of a guest's, in a memory of its own that wasmtime-wasi gets in place of the guest's.
+struct Moved(Vec<u8>);
+
+impl Moved {
+    /// The offsets of the list of buffers, which has one, of the number of bytes that were moved,
+    /// and of the buffer.
+    const LIST: i32 = 0;
+    const COUNT: i32 = 8;
+    const BUFFER: usize = 12;
+
+    fn new(length: usize) -> Self {
+        let mut bytes = vec![0; Self::BUFFER + length];
+        bytes[..4].copy_from_slice(&(Self::BUFFER as u32).to_le_bytes());
+        bytes[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+        Self(bytes)
+    }
+
+    fn memory(&mut self) -> GuestMemory<'_> {
+        GuestMemory::Unshared(&mut self.0)
+    }
+
+    fn buffer(&mut self) -> &mut [u8] {
+        &mut self.0[Self::BUFFER..]
+    }
+
+    /// The number of bytes that were moved.
+    fn count(&self) -> u32 {
+        let at = Self::COUNT as usize;
+        let bytes = self.0[at..Self::BUFFER].try_into();
+        bytes.map_or(0, u32::from_le_bytes)
+    }
+}
+
+/// The first buffer of a list that is not empty, all of which is in memory, and its length, which
+/// is cut: a guest that wants more calls again.
+fn first_of(
+    memory: &GuestMemory<'_>,
+    buffers: i32,
+    count: i32,
+) -> Result<GuestPtr<[u8]>, GuestError> {
+    let list = GuestPtr::<[Ciovec]>::new((buffers.cast_unsigned(), count.cast_unsigned()));
+    for buffer in list.iter() {
+        let buffer = memory.read(buffer?)?;
+        if buffer.buf_len > 0 {
+            memory.as_slice(buffer.buf.as_array(buffer.buf_len))?;
+            return Ok(buffer.buf.as_array(buffer.buf_len.min(MOST_MOVED)));
+        }
+    }
+    Ok(GuestPtr::new((0, 0)))
+}
+
+/// Reads a file.
+fn fd_read(
+    caller: &mut Caller<'_, GuestState>,
+    descriptor: i32,
+    buffers: i32,
+    count: i32,
+    read: i32,
+) -> wasmtime::Result<i32> {
+    if count.cast_unsigned() > MOST_BUFFERS {
+        return Ok(errno::INVALID);
+    }
+    with("fd_read", caller, |of, memory| {
+        let buffer = first_of(memory, buffers, count)?;
+        let mut moved = Moved::new(buffer.len() as usize);
+        let outcome = ready(p1::fd_read(
+            &mut of.wasi,
+            &mut moved.memory(),
+            descriptor,
+            Moved::LIST,
+            1,
+            Moved::COUNT,
+        ))?;
+        if outcome == errno::SUCCESS {
+            let bytes = moved.count();
+            if let Some(filled) = buffer.get_range(0..bytes) {
+                memory.copy_from_slice(&moved.buffer()[..bytes as usize], filled)?;
+            }
+            memory.write(GuestPtr::new(read.cast_unsigned()), bytes)?;
+        }
+        Ok(outcome)
+    })
+}
+
+/// Writes to a file at an offset.
+fn fd_pwrite(
+    caller: &mut Caller<'_, GuestState>,
+    descriptor: i32,
+    buffers: i32,
+    count: i32,
+    offset: i64,
+    written: i32,
+) -> wasmtime::Result<i32> {
+    if count.cast_unsigned() > MOST_BUFFERS {
+        return Ok(errno::INVALID);
+    }
+    with("fd_pwrite", caller, |of, memory| {
+        let mut moved = to_move(memory, buffers, count)?;
+        let outcome = ready(p1::fd_pwrite(
+            &mut of.wasi,
+            &mut moved.memory(),
+            descriptor,
+            Moved::LIST,
+            1,
+            offset,
+            Moved::COUNT,
+        ))?;
+        if outcome == errno::SUCCESS {
+            memory.write(GuestPtr::new(written.cast_unsigned()), moved.count())?;
+        }
+        Ok(outcome)
+    })
+}
+
+/// The beginning of what a guest writes.
+fn to_move(memory: &GuestMemory<'_>, buffers: i32, count: i32) -> Result<Moved, GuestError> {
+    let bytes = memory.to_vec(first_of(memory, buffers, count)?)?;
+    let mut moved = Moved::new(bytes.len());
+    moved.buffer().copy_from_slice(&bytes);
+    Ok(moved)
+}
+
 /// Writes to a file, or to the log.
 fn fd_write(
     caller: &mut Caller<'_, GuestState>,
@@ -244,8 +370,19 @@ fn fd_write(
     let mut logged = None;
     let outcome = with("fd_write", caller, |of, memory| {
         let Some(level) = of.files.output(descriptor.cast_unsigned()) else {
-            let (wasi, file) = (&mut of.wasi, descriptor);
-            return ready(p1::fd_write(wasi, memory, file, buffers, count, written));
+            let mut moved = to_move(memory, buffers, count)?;
+            let outcome = ready(p1::fd_write(
+                &mut of.wasi,
+                &mut moved.memory(),
+                descriptor,
+                Moved::LIST,
+                1,
+                Moved::COUNT,
+            ))?;
+            if outcome == errno::SUCCESS {
+                memory.write(GuestPtr::new(written.cast_unsigned()), moved.count())?;
+            }
+            return Ok(outcome);
         };
         let bytes = first_buffer(memory, buffers.cast_unsigned(), count.cast_unsigned())?;
         memory.write(GuestPtr::new(written.cast_unsigned()), bytes.len() as u32)?;
@@ -254,7 +391,8 @@ fn fd_write(
     })?;
     let state = caller.data_mut();
     if let (Some((level, bytes)), Some(of)) = (logged, &mut state.capabilities) {
-        of.output.write(&mut state.log, level, &bytes);
+        let check = || state.interrupt.check();
+        of.output.write(&mut state.log, level, &bytes, check)?;
     }
     Ok(outcome)
 }

@@ -29,23 +29,35 @@ impl Output {
         }
     }
 
-    /// Takes bytes, and logs the lines that they finish.
-    pub(super) fn write(&mut self, log: &mut GuestLog, level: LogLevel, bytes: &[u8]) {
+    /// Takes bytes, and logs the lines that they finish. `check` says whether the call goes on: a
+    /// sink may take its time for each line.
+    ///
+    /// # Errors
+    /// The error of `check`.
+    pub(super) fn write<E>(
+        &mut self,
+        log: &mut GuestLog,
+        level: LogLevel,
+        bytes: &[u8],
+        check: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
         let line = self.line(level);
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = log.room(level);
             if room == 0 {
                 *line = Line::default();
-                return;
+                return Ok(());
             }
             let text = part.strip_suffix(b"\n").unwrap_or(part);
             let kept = room.saturating_sub(line.kept.len()).min(text.len());
             line.kept.extend_from_slice(&text[..kept]);
             line.length += text.len();
             if text.len() < part.len() {
+                check()?;
                 std::mem::take(line).log(log, level);
             }
         }
+        Ok(())
     }
 
     /// Logs the unfinished lines.

@@ -255,19 +255,15 @@ impl Instance {
     }
 
     /// Deletes the state of an execution's stages.
-    ///
-    /// # Errors
-    /// The lack of what others take, in the deterministic mode: what the deleters cost depends on
-    /// it.
-    pub(crate) fn end_execution(&mut self) -> Result<()> {
+    pub(crate) fn end_execution(&mut self) {
         self.with_stack(|instance| {
             instance.store.data_mut().begin_end_of_execution();
-            instance.delete_state(Stage::Initialize)?;
-            instance.delete_state(Stage::Prepare)
-        })
+            instance.delete_state(Stage::Initialize);
+            instance.delete_state(Stage::Prepare);
+        });
     }
 
-    fn delete_state(&mut self, stage: Stage) -> Result<()> {
+    fn delete_state(&mut self, stage: Stage) {
         for bound in self.bound.iter_mut().rev().flatten() {
             let held = std::mem::take(&mut bound.held[stage as usize]);
             if let Some(deleter) = &bound.deleters[stage as usize]
@@ -275,24 +271,19 @@ impl Instance {
                 && self.healthy
             {
                 let word = bound.state[stage as usize];
-                delete(&mut self.store, &mut self.healthy, deleter, word)?;
+                delete(&mut self.store, &mut self.healthy, deleter, word);
             }
         }
-        Ok(())
     }
 
     /// Deletes all states and objects at the end of the instance's only call.
-    ///
-    /// # Errors
-    /// As for [`Instance::end_execution`].
-    pub(crate) fn end_only_call(&mut self) -> Result<()> {
-        if !self.holds_state() {
-            return Ok(());
+    pub(crate) fn end_only_call(&mut self) {
+        if self.holds_state() {
+            self.with_stack(|instance| {
+                instance.store.data_mut().begin_end_of_execution();
+                instance.delete_all();
+            });
         }
-        self.with_stack(|instance| {
-            instance.store.data_mut().begin_end_of_execution();
-            instance.delete_all()
-        })
     }
 
     /// Deletes all states and objects of an instance that is dropped, until `end` or until `cancel`
@@ -303,8 +294,7 @@ impl Instance {
                 .store
                 .data_mut()
                 .begin_deletion(Some(end), Some(cancel));
-            // No call depends on it.
-            let _ = instance.delete_all();
+            instance.delete_all();
         });
     }
 
@@ -313,25 +303,24 @@ impl Instance {
         !self.bound.iter().flatten().all(Bound::is_plain)
     }
 
-    fn delete_all(&mut self) -> Result<()> {
-        self.delete_state(Stage::Initialize)?;
-        self.delete_state(Stage::Prepare)?;
-        self.delete_state(Stage::Instantiate)?;
+    fn delete_all(&mut self) {
+        self.delete_state(Stage::Initialize);
+        self.delete_state(Stage::Prepare);
+        self.delete_state(Stage::Instantiate);
         for bound in self.bound.iter_mut().rev().flatten() {
             if let Some(object) = bound.object.take()
                 && self.healthy
             {
                 let (store, healthy) = (&mut self.store, &mut self.healthy);
-                delete(store, healthy, &object.destructor, object.pointer)?;
+                delete(store, healthy, &object.destructor, object.pointer);
             }
         }
-        Ok(())
     }
 
     /// Runs deleters, on another stack where the thread's is too short.
-    fn with_stack<T>(&mut self, delete: impl FnOnce(&mut Self) -> T) -> T {
+    fn with_stack(&mut self, delete: impl FnOnce(&mut Self)) {
         let needed = stack_needed(self.store.data().shared.policy.limits.stack_bytes);
-        stacker::maybe_grow(needed, needed.saturating_mul(2), || delete(self))
+        stacker::maybe_grow(needed, needed.saturating_mul(2), || delete(self));
     }
 }
 
@@ -343,34 +332,22 @@ impl Bound {
     }
 }
 
-/// Calls a deleter. Its failures are discarded.
-///
-/// # Errors
-/// As for [`Instance::end_execution`].
-fn delete(
-    store: &mut Store<GuestState>,
-    healthy: &mut bool,
-    deleter: &Deleter,
-    word: u32,
-) -> Result<()> {
+/// Calls a deleter. Errors are discarded, as its call has ended. In the deterministic mode, others
+/// that share the call's fuel fail if what it used depends on what others take.
+fn delete(store: &mut Store<GuestState>, healthy: &mut bool, deleter: &Deleter, word: u32) {
     // The log's sink may have panicked. A second panic would abort the process.
     if std::thread::panicking() {
         *healthy = false;
-        return Ok(());
+        return;
     }
-    let used = store.data().fuel.used();
     // A deleter that was called and failed leaves a usable instance. One that could not be called
     // does not.
     if let Err(status) = enter(store, healthy, deleter, word, "a deleter")
         && status.blame() == Blame::Caller
     {
         *healthy = false;
-        let fuel = &mut store.data_mut().fuel;
-        // What it did after it was refused what others take costs the call nothing.
-        fuel.give_back(fuel.used() - used);
-        if is_lack(&status) && store.data().shared.policy.deterministic {
-            return Err(status);
+        if is_lack(&status) {
+            store.data().fuel.note_lack();
         }
     }
-    Ok(())
 }

@@ -38,6 +38,8 @@ pub(super) fn arm(store: &mut Store<GuestState>, what: &str) -> Result<()> {
         .check_before()
         .map_err(|interrupted| not_called(interrupted, what))?;
     if state.shared.policy.deterministic {
+        let depends = |status: Status| status.context(format_args!("{what} was not called"));
+        state.fuel.check().map_err(depends)?;
         let fuel = state.fuel.give();
         store
             .set_fuel(fuel)

@@ -14,7 +14,7 @@ use crate::quota::Share;
 use crate::reclaim::Reclaim;
 use crate::shared::Evict;
 use crate::state::DELETION;
-use callbox_core::call::{CallOptions, CancelToken, Deadline};
+use callbox_core::call::{CallOptions, CancelToken, Deadline, Fuel};
 use callbox_core::values::{Result, Status};
 
 impl Sites {
@@ -34,20 +34,6 @@ impl Sites {
         }
     }
 
-    /// The lease's instance, or a new one in its place if there is room for one now.
-    pub(crate) fn instance_at_once(&self, lease: &mut Lease<'_>, caller: Caller<'_>) -> Option<()> {
-        match lease.instance() {
-            Some(instance) => instance.begin(caller),
-            none => {
-                let share = self.share().ok()?.at_once();
-                let mut made = self.make(share, None, caller).ok()?;
-                made.be_patient();
-                *none = Some(made);
-            }
-        }
-        Some(())
-    }
-
     /// Makes an instance, and notes the time that this waited among the delays of the call.
     pub(super) fn new_instance(&self, caller: Caller<'_>) -> Result<Instance> {
         let Some(delays) = &caller.options.delays else {
@@ -60,14 +46,17 @@ impl Sites {
     }
 
     /// Makes an instance. If there is no room, waits for instances that are being taken back, and
-    /// evicts idle ones, one by one.
+    /// evicts idle ones, one by one, but not for a call that helps with another.
     fn make_or_wait(&self, caller: Caller<'_>) -> Result<Instance> {
         let shared = &self.module.shared;
         // Eviction would not help.
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
+        let fuel = caller.options.fuel.as_ref();
+        fuel.map_or(Ok(()), Fuel::check)
+            .map_err(|status| status.context("the module was not called"))?;
         let (seen, reclaim) = (shared.discarder.done(), Reclaim::new());
         match self.try_new_instance(None, caller) {
-            Err(refused) if is_lack(&refused.status) => {
+            Err(refused) if is_lack(&refused.status) && !caller.options.helps => {
                 // What it takes until then is part of the call's time.
                 let at = reclaim.begun();
                 let options = CallOptions {

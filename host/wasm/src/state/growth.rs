@@ -1,7 +1,7 @@
 //! The growth of memories and tables: the limits that it keeps, and the guest's refusals.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use callbox_core::values::Status;
 
@@ -109,15 +109,22 @@ impl std::error::Error for NotStarted {}
 
 impl GuestState {
     /// Grows the memory within the limit on all instances that count together. Instances that were
-    /// stopped count until their memory is freed, so that growth waits for them, for at most half
-    /// of the time that is left, and idle ones give way.
+    /// stopped count until their memory is freed, so that growth waits for them, and those that
+    /// help with calls until they have done their part, for at most half of the time that is left.
+    /// Idle ones give way.
     ///
     /// # Errors
     /// The interruption, if the call is stopped while it waits.
     fn grow_together(&mut self, size: usize, limit: usize) -> Result<bool, Interrupted> {
         let deadline = self.interrupt.instant();
         let cancel = self.interrupt.token();
-        let end = patience(deadline);
+        // A part that a thread helps with may take long.
+        let most = if self.share.is_beside_helpers() {
+            Duration::MAX
+        } else {
+            DELETION
+        };
+        let end = patience(deadline, most);
         let mut search = None;
         loop {
             let discarder = &self.shared.discarder;
@@ -125,14 +132,20 @@ impl GuestState {
             if self.share.grow(size, limit) {
                 return Ok(true);
             }
-            if size > limit || self.share.is_at_once() {
+            if size > limit || self.share.helps() {
                 self.interrupt.check()?;
                 return Ok(false);
             }
             let search = search.get_or_insert_with(|| discarder.search());
             let has_found = search.next(
                 || self.share.evict_one(),
-                || discarder.wait_for_freed(freed, None, end, cancel.as_ref()),
+                || {
+                    if self.share.is_beside_helpers() {
+                        discarder.wait(freed, None, end, cancel.as_ref())
+                    } else {
+                        discarder.wait_for_freed(freed, None, end, cancel.as_ref())
+                    }
+                },
             );
             self.interrupt.check()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -190,13 +203,14 @@ impl GuestState {
         }
     }
 
-    /// Growth that was refused for what others take, in the deterministic mode. What the guest does
-    /// then depends on them, so that its call fails, whatever it returns.
+    /// Growth that was refused for what others take, in the deterministic mode or where the thread
+    /// helps with a call. What the guest does then depends on them, so that its call fails,
+    /// whatever it returns.
     #[inline]
     pub(crate) fn refused_for_others(&self) -> Option<&RefusedGrowth> {
         let refused = self.growth_refused.as_ref()?;
-        let decides = self.shared.policy.deterministic && refused.is_for_others();
-        decides.then_some(refused)
+        let decides = self.shared.policy.deterministic || self.share.helps();
+        (decides && refused.is_for_others()).then_some(refused)
     }
 
     /// Claims address space. Where too little is left, waits for instances whose memory is being
@@ -216,14 +230,14 @@ impl GuestState {
         let mut waiting: Option<(Freeing, Instant)> = None;
         loop {
             let outcome = claim(&shared.address_space);
-            if outcome.is_ok() || self.share.is_at_once() {
+            if outcome.is_ok() || self.share.helps() {
                 return Ok(outcome);
             }
             let cancel = self.interrupt.token();
             let is_freed = match &waiting {
                 Some((freeing, until)) => freeing.wait(*until, cancel.as_ref()),
                 None => {
-                    waiting = Some((Freeing::now(), patience(deadline)));
+                    waiting = Some((Freeing::now(), patience(deadline, DELETION)));
                     // Some may have been freed since.
                     true
                 }
@@ -241,11 +255,11 @@ impl GuestState {
 }
 
 /// How long growth waits for others: half of the time that is left, so that the guest may do
-/// without.
-fn patience(deadline: Option<Instant>) -> Instant {
+/// without, but at most this long.
+fn patience(deadline: Option<Instant>, most: Duration) -> Instant {
     let now = Instant::now();
     let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
-    now + left.unwrap_or(DELETION).min(DELETION)
+    now + left.unwrap_or(DELETION).min(most)
 }
 
 /// Refuses growth past the limits, and notes it: the guest reports the lack of memory in its own
