@@ -69,10 +69,16 @@ pub(super) fn registry(
             let module = loader.load(&file, name)?;
             registered.target(&path, &module, name, export)?;
         } else if let Some(file) = loader.open_in_folder(&path)? {
+            let mut is_called = false;
             for target in &file.contents.info().targets {
                 let name = &*target.name;
                 let load = || loader.load(&file, name);
-                registered.target_in_folder(&path, name, called.contains(name).then_some(load));
+                let calls = called.contains(name);
+                registered.target_in_folder(&path, name, calls.then_some(load));
+                is_called |= calls;
+            }
+            if !is_called {
+                loader.forget(&file);
             }
         }
     }
@@ -92,7 +98,7 @@ pub(super) fn load(
     Ok((loader.load(&file, target)?, file))
 }
 
-/// The most bytes of all modules in folders, which are kept while a command runs.
+/// The most bytes of all modules in folders that a command reads.
 const MOST_BYTES_IN_FOLDERS: u64 = 1 << 30;
 
 /// Loads modules. A file that is named several times is loaded once for each set of grants.
@@ -101,7 +107,7 @@ pub(super) struct Loader {
     lock: Option<Lock>,
     trust: Option<Trust>,
     files: HashMap<PathBuf, Arc<OpenedFile>>,
-    /// The bytes of those that are in folders.
+    /// The bytes of those that were read in folders.
     bytes_in_folders: u64,
     /// The modules, or why they cannot be loaded: a file can have thousands of targets.
     modules: HashMap<(PathBuf, Grants), Result<Loaded, Status>>,
@@ -165,7 +171,7 @@ impl Loader {
         }
         match self.contents(path) {
             Ok(contents) => {
-                // Files with holes and links take little of a disk, and all of it here.
+                // Files with holes, and links to one, take little of a disk.
                 self.bytes_in_folders += contents.bytes().len() as u64;
                 if self.bytes_in_folders > MOST_BYTES_IN_FOLDERS {
                     return Err(too_many_bytes(path));
@@ -177,6 +183,11 @@ impl Loader {
                 Ok(None)
             }
         }
+    }
+
+    /// Forgets a file that is not needed for now: its description may be many times as large.
+    pub(super) fn forget(&mut self, file: &OpenedFile) {
+        self.files.remove(&file.real);
     }
 
     /// The file if it has been read already. Another name of it, which a link makes, must be
@@ -303,7 +314,7 @@ fn real(path: &Path) -> Outcome<PathBuf> {
 }
 
 /// The name of a file in messages about the module's calls.
-fn file_name(path: &Path) -> String {
+pub(super) fn file_name(path: &Path) -> String {
     path.file_name()
         .unwrap_or_default()
         .to_string_lossy()

@@ -6,19 +6,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use callbox::policy::{Policy, Traps};
 use callbox::traced::{AnyModule, TARGET, TracedModules, module_key};
-use callbox::{Result, Status};
+use callbox::{Blame, Result, Status, StatusCode};
 use callbox_core::untrusted_text::shown_name;
 
 use super::failure::Outcome;
-use super::modules::{Loader, OpenedFile, modules_in};
+use super::modules::{Loader, file_name, modules_in};
 use super::policy::PolicyArguments;
 
 /// The most files that a message lists.
 const LISTED: usize = 8;
 
+/// A file whose module a program may name.
+struct Found {
+    path: PathBuf,
+    sha256: String,
+}
+
 /// Modules in folders, which traced programs name by keys.
 pub(super) struct ModuleFolder {
-    files: BTreeMap<String, Arc<OpenedFile>>,
+    /// By their keys.
+    files: BTreeMap<String, Found>,
     /// The folders or the lock, for messages.
     place: String,
     loader: Mutex<Loader>,
@@ -46,9 +53,14 @@ impl ModuleFolder {
             let Some(file) = loader.open_in_folder(&path)? else {
                 continue;
             };
-            for key in keys(&file.contents.info().sha256, &policy.file()?)? {
-                files.entry(key).or_insert_with(|| Arc::clone(&file));
+            let sha256 = &file.contents.info().sha256;
+            for key in keys(sha256, &policy.file()?)? {
+                files.entry(key).or_insert_with(|| Found {
+                    path: path.clone(),
+                    sha256: sha256.clone(),
+                });
             }
+            loader.forget(&file);
         }
         Ok(Some(Self {
             files,
@@ -85,8 +97,9 @@ fn joined(names: impl Iterator<Item = String>) -> String {
 
 impl TracedModules for ModuleFolder {
     fn find(&self, key: &str, target: &str) -> Result<Arc<dyn AnyModule>> {
-        let Some(file) = self.files.get(key) else {
-            let mut names = Vec::from_iter(self.files.values().map(|file| file.name()));
+        let Some(found) = self.files.get(key) else {
+            let paths = self.files.values().map(|found| &found.path);
+            let mut names = Vec::from_iter(paths.map(|path| file_name(path)));
             names.sort();
             names.dedup();
             let more = if names.len() > LISTED { ", ..." } else { "" };
@@ -105,9 +118,25 @@ impl TracedModules for ModuleFolder {
             )));
         };
         let mut loader = self.loader.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = loader.load_any(file, target);
-        module.map_err(|failure| failure.status().clone())
+        let loaded = loader.open(&found.path).and_then(|file| {
+            let sha256 = &file.contents.info().sha256;
+            if *sha256 != found.sha256 {
+                return Err(changed(found, sha256).into());
+            }
+            loader.load_any(&file, target)
+        });
+        loaded.map_err(|failure| failure.status().clone())
     }
+}
+
+/// The failure for a file that was replaced after its digest was taken.
+fn changed(found: &Found, sha256: &str) -> Status {
+    let (path, expected) = (found.path.display(), &found.sha256);
+    Status::new(
+        StatusCode::FailedPrecondition,
+        Blame::Caller,
+        format!("{path}: expected the module {expected}, found {sha256}: the file was changed"),
+    )
 }
 
 impl std::fmt::Debug for ModuleFolder {

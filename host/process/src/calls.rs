@@ -18,7 +18,7 @@ use crate::starter::{Recipe, Starter};
 use callbox_core::call::batch::check_sizes;
 use callbox_core::call::{
     CallBuffers, CallOptions, CallSite, CancelToken, Deadline, DirectCalls, DirectModule,
-    Execution, FunctionReference, Functions, PreparedCalls,
+    Execution, Fuel, FunctionReference, Functions, PreparedCalls,
 };
 use callbox_core::policy::{Isolation, Policy};
 use callbox_core::values::{Blame, Result, Status, StatusCode};
@@ -265,8 +265,11 @@ impl Drop for Share<'_> {
     }
 }
 
-/// Fails if the call is cancelled or its deadline has passed before it began.
+/// Fails if the call is cancelled or its deadline has passed before it began, or if the fuel that
+/// it shares depends on others.
 fn check_before(options: &CallOptions, end: Option<Instant>, what: &str) -> Result<()> {
+    let fuel = options.fuel.as_ref().map_or(Ok(()), Fuel::check);
+    fuel.map_err(|status| status.context(format_args!("{what} was not called")))?;
     let (code, why) = if options
         .cancel
         .as_ref()

@@ -33,7 +33,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use callbox_core::values::{Result, Status};
+use callbox_core::values::{Result, Status, StatusCode};
 use cap_std::fs::{Dir, File};
 
 use self::directory::{Directory, Links, Opened, check_size};
@@ -253,7 +253,11 @@ impl Cache {
         };
         // The code may be copied before it is mapped.
         let _room = claim(opened.size.saturating_mul(2)).map_err(NotFound::NoRoom)?;
-        let entry = entry::verify(&self.secret, identity, &mut opened)?;
+        let entry = entry::verify(&self.secret, identity, &mut opened);
+        let entry = entry.map_err(|status| match status.code() {
+            StatusCode::ResourceExhausted => NotFound::NoRoom(status),
+            _ => NotFound::Rejected(status),
+        })?;
         let module = load(engine, TrustedCode::Entry(&entry)).map_err(|error| {
             if lacks_memory(&error) {
                 return NotFound::NoRoom(no_room_for_code());

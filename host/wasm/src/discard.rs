@@ -170,6 +170,16 @@ impl Discarder {
         Helping(Arc::clone(&self.progress))
     }
 
+    /// Whether a call waits for an instance or for memory.
+    pub(crate) fn is_awaited(&self) -> bool {
+        locked(&self.progress.counts).calls > 0
+    }
+
+    /// Whether a thread helps with a call.
+    pub(crate) fn is_helped(&self) -> bool {
+        locked(&self.progress.counts).helping > 0
+    }
+
     /// The number of instances taken back so far.
     pub(crate) fn done(&self) -> u64 {
         locked(&self.progress.counts).done

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::discard::Helping;
-use super::instance::{Caller, Instance, check_stack};
+use super::instance::{Caller, Instance};
 use super::pool::Lease;
 use super::prepared::Sites;
 use super::purity;
@@ -34,6 +34,7 @@ impl<'a> WasmExecution<'a> {
         functions: Option<&Arc<dyn Functions>>,
         indices: &[usize],
     ) -> Result<Self> {
+        let helping = options.helps.then(|| sites.helping()).transpose()?;
         // A call that runs twice has instances of its own, with all stages.
         let shares = indices.iter().any(|&site| !sites.is_checked(site));
         let mut execution = Self {
@@ -42,7 +43,7 @@ impl<'a> WasmExecution<'a> {
             functions: functions.cloned(),
             staged: sites.with_execution_stages(indices),
             lease: None,
-            helping: None,
+            helping,
         };
         if shares && sites.module.shared.policy.isolation == Isolation::Executable {
             let lease = execution.lease.insert(sites.pool.lease());
@@ -57,32 +58,6 @@ impl<'a> WasmExecution<'a> {
             sites.run_stage(instance, Stage::Prepare, &execution.staged)?;
         }
         Ok(execution)
-    }
-
-    /// Begins an execution of the call site 0 on a thread that helps with it. `None` if that takes
-    /// an instance for which there is no room, or if this thread's stack is too small for a guest.
-    pub(super) fn help(sites: &'a Sites, options: &CallOptions) -> Option<Self> {
-        let shared = &sites.module.shared;
-        check_stack(shared.policy.limits.stack_bytes, "the module").ok()?;
-        let helping = shared.discarder.helping();
-        if helping.is_awaited() {
-            return None;
-        }
-        let mut lease = sites.pool.lease();
-        let caller = Caller {
-            options,
-            functions: None,
-            begun: None,
-        };
-        sites.instance(&mut lease, caller).ok()?;
-        Some(Self {
-            sites,
-            options: options.clone(),
-            functions: None,
-            staged: Vec::new(),
-            lease: Some(lease),
-            helping: Some(helping),
-        })
     }
 
     /// The instance that began this execution. A call that breaks the instance ends it, along with

@@ -364,7 +364,7 @@ impl DirectCalls for Sites {
     }
 
     fn begin_help(&self, options: &CallOptions) -> Option<WasmExecution<'_>> {
-        WasmExecution::help(self, options)
+        WasmExecution::begin(self, options, None, &[0]).ok()
     }
 
     fn isolates(&self, site: usize) -> bool {

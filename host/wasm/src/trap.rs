@@ -79,7 +79,8 @@ fn classify(error: &wasmtime::Error, state: &mut GuestState, what: &str) -> Stat
     status!(Internal, Host, "{what} could not be run: {error}")
 }
 
-/// The status of a deterministic call that was refused growth for what others take.
+/// The status of a call that was refused growth for what others take, and whose results must not
+/// depend on that.
 #[cold]
 pub(crate) fn depends_on_others(refused: &RefusedGrowth, what: &str) -> Status {
     caller_exhausted(format!(

@@ -69,9 +69,10 @@ def add(path: str | PathLike[str], entries: dict[str, dict[str, Any]]) -> None:
     real = path.resolve(strict=True) if path.is_symlink() else path
     # Others may write to the folder: the name is new, and no link is followed.
     staged = real.with_name(f"{real.name}.{secrets.token_hex(8)}.part")
-    with staged.open("x", encoding="utf-8") as file:
-        file.write(f"{text}\n")
+    file = staged.open("x", encoding="utf-8")
     try:
+        with file:
+            file.write(f"{text}\n")
         os.replace(staged, real)
     finally:
         staged.unlink(missing_ok=True)

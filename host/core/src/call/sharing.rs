@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::prepared::{BufferExecution, DirectCalls};
 use super::{CallOptions, CancelToken, Threads, team};
@@ -20,6 +20,9 @@ use crate::values::{Blame, Result, Status, StatusCode};
 
 /// The bytes in and out that a call without much to compute copies in a microsecond.
 const BYTES_IN_A_MICROSECOND: u128 = 20 << 10;
+
+/// The time between two looks of a thread that helps at whether another call needs its room.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
 
 /// The threads that share a call.
 #[derive(Clone, Copy)]
@@ -48,6 +51,41 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
         match &mut self.run {
             Some(run) => Ok(run),
             none => Ok(none.insert(self.calls.begin_run(&self.options)?)),
+        }
+    }
+
+    /// Calls a range of parts on a thread that helps, until another call needs its room more, or
+    /// until `step` returns false. Returns whether the thread goes on.
+    fn help(
+        &mut self,
+        range: Range<usize>,
+        step: impl Fn(&mut Self, Range<usize>) -> bool,
+    ) -> bool {
+        let (mut next, mut size) = (range.start, 1);
+        while next < range.end {
+            let (end, begun) = (range.end.min(next + size), Instant::now());
+            if !step(self, next..end) {
+                return false;
+            }
+            next = end;
+            if self.run.as_ref().is_some_and(BufferExecution::is_awaited) {
+                self.claims.give_back(self.number, next);
+                return false;
+            }
+            if begun.elapsed() < BETWEEN_LOOKS {
+                size *= 2;
+            }
+        }
+        true
+    }
+
+    /// Goes on, on the calling thread, with parts that others gave back. Its execution ends if the
+    /// failure of an earlier part has stopped it.
+    fn go_on(&mut self, options: &CallOptions) {
+        let is_stopped = |token: &CancelToken| token.is_cancelled();
+        if self.options.cancel.as_ref().is_some_and(is_stopped) {
+            self.run = None;
+            (self.number, self.options) = self.claims.join(options);
         }
     }
 
@@ -136,35 +174,22 @@ impl Sharing<'_> {
                 number,
             };
             while let Some(range) = claims.take(number)
-                && step(&mut worker, range)
-            {
-                // Another call needs the instance more.
-                if worker.run.as_ref().is_some_and(BufferExecution::is_awaited) {
-                    break;
-                }
-            }
+                && worker.help(range, &step)
+            {}
         };
         team::share(self.threads, threads.saturating_sub(1), &help, || {
             while let Some(range) = claims.take(number)
                 && step(&mut worker, range)
             {}
-            claims.stop_beginners();
+            claims.stop_beginners(number);
         });
-        drop(worker);
         if claims.has_returned() {
-            // A failure of a later part may have stopped this thread's options.
-            let (number, own) = claims.join(options);
-            let mut worker = Worker {
-                calls,
-                run: None,
-                options: own,
-                claims: &claims,
-                number,
-            };
-            while let Some(range) = claims.take_returned(number)
+            worker.go_on(options);
+            while let Some(range) = claims.take_returned(worker.number)
                 && step(&mut worker, range)
             {}
         }
+        drop(worker);
         Ok(claims.into_failures())
     }
 }
@@ -252,8 +277,10 @@ impl Claims {
             && is_needed
         {
             let rest = part..current.end;
-            state.returned.push(rest);
-            state.returned.sort_by_key(|range| Reverse(range.start));
+            if !rest.is_empty() {
+                state.returned.push(rest);
+                state.returned.sort_by_key(|range| Reverse(range.start));
+            }
         }
     }
 
@@ -284,11 +311,14 @@ impl Claims {
         false
     }
 
-    /// Stops the threads that have claimed nothing: the start of an instance may take long.
-    fn stop_beginners(&self) {
+    /// Stops the threads but this one that have claimed nothing: the start of an instance may take
+    /// long.
+    fn stop_beginners(&self, worker: usize) {
         let state = self.state();
-        let beginners = state.workers.iter().filter(|(parts, _)| parts.is_empty());
-        beginners.for_each(|(_, token)| token.cancel());
+        let others = state.workers.iter().enumerate();
+        let others = others.filter(|(number, _)| *number != worker);
+        let beginners = others.filter(|(_, (parts, _))| parts.is_empty());
+        beginners.for_each(|(_, (_, token))| token.cancel());
     }
 
     /// The failures in the order of parts.
@@ -297,5 +327,66 @@ impl Claims {
         let mut failures = state.unwrap_or_else(PoisonError::into_inner).failures;
         failures.sort_by_key(|(part, _)| *part);
         failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Status {
+        Status::internal("failed")
+    }
+
+    #[test]
+    fn parts_that_are_given_back_come_in_order() {
+        let claims = Claims::new(0..32, 2, false);
+        let [(first, _), (second, _), (caller, _)] =
+            [(); 3].map(|()| claims.join(&CallOptions::default()));
+        assert_eq!(claims.take(first), Some(0..4));
+        assert_eq!(claims.take(second), Some(4..7));
+        claims.give_back(second, 5);
+        claims.give_back(first, 0);
+        // Nothing is left of these.
+        assert_eq!(claims.take(caller), Some(7..10));
+        claims.give_back(caller, 10);
+        assert_eq!(claims.take_returned(caller), Some(0..4));
+        assert_eq!(claims.take_returned(caller), Some(5..7));
+        assert!(!claims.has_returned());
+    }
+
+    #[test]
+    fn a_failure_ends_the_later_ones_of_those_given_back() {
+        let claims = Claims::new(0..32, 2, true);
+        let [(first, _), (second, token), (third, _)] = [(); 3].map(|()| {
+            let (number, options) = claims.join(&CallOptions::default());
+            (number, options.cancel)
+        });
+        for (worker, parts) in [(first, 0..4), (second, 4..7), (third, 7..10)] {
+            assert_eq!(claims.take(worker), Some(parts));
+        }
+        claims.give_back(first, 2);
+        assert!(!claims.fail(5, status()));
+        // A later part is not needed.
+        claims.give_back(third, 8);
+        assert_eq!(claims.take_returned(first), Some(2..4));
+        assert!(!claims.has_returned() && claims.is_done());
+        assert!(token.is_some_and(|token| !token.is_cancelled()));
+        assert_eq!(claims.into_failures(), [(5, status())]);
+    }
+
+    #[test]
+    fn threads_that_have_claimed_nothing_are_stopped() {
+        let claims = Claims::new(0..8, 1, true);
+        let [(caller, own), (busy, working), (_, beginning)] =
+            [(); 3].map(|()| claims.join(&CallOptions::default()));
+        assert_eq!(claims.take(busy), Some(0..2));
+        claims.stop_beginners(caller);
+        let is_stopped =
+            |options: CallOptions| options.cancel.is_some_and(|token| token.is_cancelled());
+        assert_eq!(
+            [own, working, beginning].map(is_stopped),
+            [false, false, true]
+        );
     }
 }

@@ -256,13 +256,14 @@ impl CompilerChild {
     /// Ends the use of the child by a job, and returns whether it can compile another module as a
     /// new child would.
     pub(super) fn end_job(&mut self) -> bool {
-        (self.times_before, _) = self.thread_times();
+        let (times, _) = self.thread_times();
+        // Otherwise the next module's job has the time of this one.
+        let is_known = !times.is_empty() || self.times_before.is_empty();
+        self.times_before = times;
         self.memory_bytes = self.resident_bytes();
         let used: Duration = self.times_before.values().sum();
         // The next module has half of it at least.
         let has_time = processor_time_limit().is_none_or(|most| used <= most / 2);
-        // Otherwise the next module's job has the time of this one.
-        let is_known = !self.times_before.is_empty() || self.times_seen.is_empty();
         !self.has_lost_priority && self.memory_bytes <= MEMORY_OF_IDLE && has_time && is_known
     }
 

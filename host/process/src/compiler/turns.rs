@@ -49,7 +49,8 @@ impl Use {
     fn rank(&self) -> Duration {
         let usual = self.usual.max(QUANTUM);
         let excess = self.all.as_secs_f64() / usual.as_secs_f64();
-        self.all.max(usual).mul_f64(excess.max(1.0).powi(2))
+        let rank = self.all.max(usual).as_secs_f64() * excess.max(1.0).powi(2);
+        Duration::try_from_secs_f64(rank).unwrap_or(Duration::MAX)
     }
 }
 

@@ -171,7 +171,7 @@ impl Server<'_> {
         let ended = self.serve(&mut *execution, &options, room);
         drop(execution);
         ended?;
-        self.answer(Ok(()), None)
+        self.answer(Ok(()), options.fuel.as_ref())
     }
 
     fn serve(

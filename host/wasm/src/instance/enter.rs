@@ -140,7 +140,8 @@ pub(super) fn enter<P: wasmtime::WasmParams, R: Returned>(
     }
 }
 
-/// Fails for a guest that was refused growth for what others take, in the deterministic mode.
+/// Fails for a guest that was refused growth for what others take, where its results must not
+/// depend on that.
 #[inline]
 pub(super) fn check_growth(state: &GuestState, what: &str) -> Result<()> {
     match state.refused_for_others() {

@@ -4,7 +4,8 @@ use std::thread;
 use std::time::Instant;
 
 use super::Sites;
-use crate::failure::is_lack;
+use crate::discard::Helping;
+use crate::failure::{caller_exhausted, is_lack};
 use crate::held_up::Making;
 use crate::instance::{Begun, Caller, Instance, Purpose, Refused, check_stack, not_called};
 use crate::interrupt::Interrupted;
@@ -32,6 +33,21 @@ impl Sites {
             }
             none => Ok(none.insert(self.new_instance(caller)?)),
         }
+    }
+
+    /// Marks a thread that helps with a call.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, blamed on the caller, if another call needs the room more, or if this
+    /// thread's stack is too small for a guest.
+    pub(crate) fn helping(&self) -> Result<Helping> {
+        let shared = &self.module.shared;
+        check_stack(shared.policy.limits.stack_bytes, "the module")?;
+        let helping = shared.discarder.helping();
+        if helping.is_awaited() {
+            return Err(caller_exhausted("another call waits for room"));
+        }
+        Ok(helping)
     }
 
     /// Makes an instance, and notes the time that this waited among the delays of the call.

@@ -1,6 +1,7 @@
 //! The growth of memories and tables: the limits that it keeps, and the guest's refusals.
 
 use std::fmt;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox_core::values::Status;
@@ -11,6 +12,12 @@ use crate::failure::{caller_exhausted, exhausted};
 use crate::interrupt::Interrupted;
 use crate::reclaim::Freeing;
 use crate::trap::lacks_memory;
+
+/// The most time that growth waits for threads that help with calls.
+const HELP: Duration = Duration::from_secs(60);
+
+/// How often growth looks for the instance of a thread that has just helped.
+const LOOKS: u32 = 8;
 
 /// The bytes of a table's element.
 pub(crate) const TABLE_ELEMENT: usize = size_of::<usize>();
@@ -119,23 +126,24 @@ impl GuestState {
         let deadline = self.interrupt.instant();
         let cancel = self.interrupt.token();
         // A part that a thread helps with may take long.
-        let most = if self.share.is_beside_helpers() {
-            Duration::MAX
-        } else {
-            DELETION
-        };
-        let end = patience(deadline, most);
-        let mut search = None;
+        let (short, long) = (patience(deadline, DELETION), patience(deadline, HELP));
+        let (mut search, mut looks) = (None, 0);
         loop {
             let discarder = &self.shared.discarder;
             let freed = discarder.done();
-            if self.share.grow(size, limit) {
+            let gives_way = self.share.helps() && discarder.is_awaited();
+            if !gives_way && self.share.grow(size, limit) {
                 return Ok(true);
             }
             if size > limit || self.share.helps() {
                 self.interrupt.check()?;
                 return Ok(false);
             }
+            let end = if self.share.is_beside_helpers() {
+                long
+            } else {
+                short
+            };
             let search = search.get_or_insert_with(|| discarder.search());
             let has_found = search.next(
                 || self.share.evict_one(),
@@ -151,8 +159,16 @@ impl GuestState {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Deadline);
             }
-            if !has_found || Instant::now() >= end {
+            if Instant::now() >= end {
                 return Ok(false);
+            }
+            if !has_found {
+                // The instance of a thread that has just helped becomes idle.
+                if looks == LOOKS || !discarder.is_helped() {
+                    return Ok(false);
+                }
+                looks += 1;
+                thread::yield_now();
             }
         }
     }
@@ -259,7 +275,7 @@ impl GuestState {
 fn patience(deadline: Option<Instant>, most: Duration) -> Instant {
     let now = Instant::now();
     let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
-    now + left.unwrap_or(DELETION).min(most)
+    now + left.unwrap_or(most).min(most)
 }
 
 /// Refuses growth past the limits, and notes it: the guest reports the lack of memory in its own
