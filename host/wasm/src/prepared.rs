@@ -360,7 +360,10 @@ impl DirectCalls for Sites {
     }
 
     fn threads(&self) -> Option<&dyn Threads> {
-        self.module.shared.threads.as_deref()
+        // The files that an engine may have open would be for fewer calls.
+        let opens_files = !self.module.grants.directories.is_empty();
+        let threads = self.module.shared.threads.as_deref();
+        threads.filter(|_| !opens_files)
     }
 
     fn begin_help(&self, options: &CallOptions) -> Option<WasmExecution<'_>> {

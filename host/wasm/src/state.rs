@@ -151,9 +151,6 @@ impl GuestState {
             .begin(options, limit, begun.map(|begun| begun.at));
         self.held_up = None;
         self.share.set_helps(options.helps);
-        if let Some(capabilities) = &mut self.capabilities {
-            capabilities.set_helps(options.helps);
-        }
         if policy.deterministic {
             let lost = begun.map_or(0, |begun| begun.fuel_lost);
             self.fuel = FuelLeft::new(&policy.limits, options, lost);

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use callbox::StatusCode;
+use callbox::call::Slices;
 use callbox::policy::{Isolation, Limits};
 
 use super::buffers::Hooked;
@@ -183,7 +185,7 @@ fn helpers_make_room_for_other_calls() {
     });
 }
 
-/// A target that copies its operand, once its memory has 900 pages.
+/// A target that copies its operand, once its memory has 900 pages. At 666.0 it traps.
 const GROWS: &str = r#"(module
   (memory (export "memory") 1)
   (func (export "f") (param $f i32) (result i32) (local $i i32)
@@ -191,6 +193,8 @@ const GROWS: &str = r#"(module
       (then
         (if (i32.eq (memory.grow (i32.sub (i32.const 900) (memory.size))) (i32.const -1))
           (then (return (i32.const 8))))))
+    (if (f32.eq (f32.const 666) (f32.load (i32.load (i32.load offset=8 (local.get $f)))))
+      (then (unreachable)))
     (local.set $i (i32.const 100000))
     (loop $work (br_if $work (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
     (memory.copy
@@ -238,4 +242,55 @@ fn helpers_leave_memory_to_other_calls() {
             }
         });
     }
+}
+
+/// The same for batches whose elements trap: a new instance takes the place of the last one.
+#[test]
+fn helpers_leave_memory_to_calls_whose_elements_trap() {
+    const CALLS: usize = 3;
+    const COUNT: usize = 300;
+    let mut policy = small_policy();
+    policy.limits.memory_bytes = 64 << 20;
+    policy.limits.executable_memory_bytes = CALLS * (64 << 20);
+    let engine = Engine::with_config(Config {
+        policy,
+        threads: Some(Counted::new(Manner::Pool, 3)),
+        ..Config::default()
+    });
+    let module = engine.unwrap().load(&wat::parse_str(GROWS).unwrap());
+    let module = module.unwrap();
+    let arrays = shape(&[COUNT, 1]);
+    let site = CallSite::new("f", vec![arrays.clone()], arrays);
+    let prepared = module.prepare_mapped(site, &mapping(1, None)).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..CALLS {
+            let prepared = &prepared;
+            scope.spawn(move || {
+                for round in 0..30 {
+                    let traps = [30 + number, 100 + round, 200 + 7 * number];
+                    let mut x = floats(COUNT, 0.5);
+                    for &element in &traps {
+                        x[element] = 666.0;
+                    }
+                    let x = bytes(&x);
+                    let mut y = vec![0; x.len()];
+                    let mut failed = Vec::new();
+                    let called = prepared.call_each(
+                        &threads(4),
+                        &mut Slices {
+                            operands: &[&x],
+                            results: &mut [&mut y],
+                        },
+                        &mut |_: &mut Slices<'_, '_>, elements, status| {
+                            failed.push((elements, status.code()));
+                            Ok(())
+                        },
+                    );
+                    assert_eq!(called, Ok(()));
+                    let expected = traps.map(|at| (at..at + 1, StatusCode::Aborted));
+                    assert_eq!(failed, expected);
+                }
+            });
+        }
+    });
 }

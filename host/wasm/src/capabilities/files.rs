@@ -29,8 +29,6 @@ pub(super) struct Files {
     initial: BTreeMap<u32, Initial>,
     /// Files that the guest has open, which the engine counts, too.
     open: usize,
-    /// Whether the instance's thread helps with a call.
-    pub(super) helps: bool,
 }
 
 impl Files {
@@ -46,7 +44,6 @@ impl Files {
             shared: Arc::clone(shared),
             initial: (0..).zip(streams.into_iter().chain(directories)).collect(),
             open: 0,
-            helps: false,
         }
     }
 
@@ -61,8 +58,8 @@ impl Files {
     /// Counts a file that is about to be opened, unless the limits are reached.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED, blamed on the caller, if it is refused for those that other instances
-    /// have open, in the deterministic mode or where the thread helps with a call.
+    /// RESOURCE_EXHAUSTED, blamed on the caller, if it is refused in the deterministic mode for
+    /// those that other instances have open.
     pub(super) fn begin_open(&mut self) -> Result<bool> {
         let policy = &self.shared.policy;
         if self.open >= policy.limits.open_files {
@@ -72,8 +69,7 @@ impl Files {
         let another = |open: usize| (open < most).then_some(open + 1);
         let open = &self.shared.open_files;
         let counted = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, another);
-        let decides = policy.deterministic || self.helps;
-        if counted.is_err() && decides && self.open < most {
+        if counted.is_err() && policy.deterministic && self.open < most {
             return Err(caller_exhausted(format!(
                 "expected at most {most} open files of all instances (`engine_open_files`), found more"
             )));

@@ -24,11 +24,6 @@ impl InstanceCapabilities {
         self.output.end(log);
     }
 
-    /// Says whether the instance's thread helps with a call.
-    pub(crate) fn set_helps(&mut self, helps: bool) {
-        self.files.helps = helps;
-    }
-
     /// Whether the instance may be idle with the files that it left open.
     pub(crate) fn may_be_idle(&self) -> bool {
         self.files.may_be_idle()
