@@ -32,36 +32,40 @@ pub(super) fn unescape_mlir(raw: &str) -> Result<Vec<u8>, WrongEscape> {
 /// A string of HLO text for these bytes: `absl::CEscape`.
 #[must_use]
 pub fn escape_c(bytes: &[u8]) -> String {
-    escape(bytes, |byte| match byte {
-        b'\n' => Some("\\n".to_owned()),
-        b'\r' => Some("\\r".to_owned()),
-        b'\t' => Some("\\t".to_owned()),
-        b'"' | b'\'' | b'\\' => Some(format!("\\{}", char::from(byte))),
-        b' '..=b'~' => None,
-        _ => Some(format!("\\{byte:03o}")),
+    escape(bytes, |byte, text| match byte {
+        b'\n' => text.push_str("\\n"),
+        b'\r' => text.push_str("\\r"),
+        b'\t' => text.push_str("\\t"),
+        b'"' | b'\'' | b'\\' => text.extend(['\\', char::from(byte)]),
+        b' '..=b'~' => text.push(char::from(byte)),
+        _ => {
+            text.push('\\');
+            text.extend([6, 3, 0].map(|shift| digit(byte >> shift & 7)));
+        }
     })
 }
 
 /// A string of MLIR for these bytes: LLVM's `printEscapedString`.
 pub(super) fn escape_mlir(bytes: &[u8]) -> String {
-    escape(bytes, |byte| match byte {
-        b'\\' => Some("\\\\".to_owned()),
-        b'"' => Some("\\22".to_owned()),
-        b' '..=b'~' => None,
-        _ => Some(format!("\\{byte:02X}")),
+    escape(bytes, |byte, text| match byte {
+        b'\\' => text.push_str("\\\\"),
+        b'"' => text.push_str("\\22"),
+        b' '..=b'~' => text.push(char::from(byte)),
+        _ => text.extend(['\\', digit(byte >> 4), digit(byte & 15)]),
     })
 }
 
-/// Replaces the bytes that `escape` has an escape for. The others are printable ASCII.
-fn escape(bytes: &[u8], escape: impl Fn(u8) -> Option<String>) -> String {
+/// A text to which `push` appends each byte. It makes no text of its own for each: arrays and
+/// strings of attributes may have many.
+fn escape(bytes: &[u8], push: impl Fn(u8, &mut String)) -> String {
     let mut text = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        match escape(byte) {
-            Some(escaped) => text += &escaped,
-            None => text.push(char::from(byte)),
-        }
-    }
+    bytes.iter().for_each(|&byte| push(byte, &mut text));
     text
+}
+
+/// A digit below 16, in upper case.
+fn digit(value: u8) -> char {
+    char::from(b"0123456789ABCDEF"[usize::from(value & 15)])
 }
 
 /// Replaces the escapes of a string. `escape` receives the text behind a `\` and returns the bytes

@@ -11,8 +11,13 @@ use std::sync::atomic::Ordering;
 use callbox_core::policy::LogLevel;
 use callbox_core::values::Result;
 
+use crate::address_space::Room;
 use crate::failure::caller_exhausted;
 use crate::shared::EngineShared;
+
+/// The bytes of memory that a listing takes for each byte of the directory's size: an entry takes a
+/// hundred and its name, and Linux's file systems in memory count 20 for it, others at least 12.
+const LISTING_BYTES_PER_BYTE: u64 = 20;
 
 /// A descriptor that the instance has from the beginning. All others are files that it opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +81,17 @@ impl Files {
         }
         self.open += usize::from(counted.is_ok());
         Ok(counted.is_ok())
+    }
+
+    /// Claims memory for the entries of a directory of this size.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, blamed on the caller, under a limit of the process that leaves too
+    /// little.
+    pub(super) fn room_to_list(&self, size: u64) -> Result<Room> {
+        let bytes = size.saturating_mul(LISTING_BYTES_PER_BYTE);
+        let space = &self.shared.address_space;
+        space.claim_for_work(bytes, "fd_readdir's entries")
     }
 
     /// Uncounts a file that was closed, or could not be opened.

@@ -87,7 +87,7 @@ macro_rules! each_function {
             Directory later fd_filestat_get(a: i32, b: i32) -> i32;
             Directory later fd_filestat_set_size(a: i32, b: i64) -> i32;
             Directory later fd_filestat_set_times(a: i32, b: i64, c: i64, d: i32) -> i32;
-            Directory later fd_readdir(a: i32, b: i32, c: i32, d: i64, e: i32) -> i32;
+            Directory own fd_readdir(a: i32, b: i32, c: i32, d: i64, e: i32) -> i32;
             Directory later fd_sync(a: i32) -> i32;
             Directory later path_create_directory(a: i32, b: i32, c: i32) -> i32;
             Directory later path_filestat_get(a: i32, b: i32, c: i32, d: i32, e: i32) -> i32;

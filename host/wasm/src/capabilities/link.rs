@@ -318,6 +318,29 @@ fn fd_read(
     })
 }
 
+/// Lists a directory, of which wasmtime-wasi reads all entries at once.
+fn fd_readdir(
+    caller: &mut Caller<'_, GuestState>,
+    descriptor: i32,
+    buffer: i32,
+    length: i32,
+    cookie: i64,
+    used: i32,
+) -> wasmtime::Result<i32> {
+    with("fd_readdir", caller, |of, memory| {
+        let file = Fd::from(descriptor.cast_unsigned());
+        let size = async {
+            let stat = of.wasi.fd_filestat_get(memory, file).await;
+            Ok(stat.map_or(0, |stat| stat.size))
+        };
+        let _room = of.files.room_to_list(ready(size)?)?;
+        let wasi = &mut of.wasi;
+        ready(p1::fd_readdir(
+            wasi, memory, descriptor, buffer, length, cookie, used,
+        ))
+    })
+}
+
 /// Writes to a file at an offset.
 fn fd_pwrite(
     caller: &mut Caller<'_, GuestState>,
