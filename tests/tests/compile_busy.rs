@@ -31,6 +31,8 @@ fn engine(worker: Worker, compile_time: Duration) -> Engine {
             compile: CompileIn::Process,
             limits: Limits {
                 compile_time: Some(compile_time),
+                function_work: u64::MAX,
+                module_work: u64::MAX,
                 ..Limits::default()
             },
             ..Policy::default()

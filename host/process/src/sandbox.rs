@@ -192,8 +192,8 @@ impl Shared {
         alive.iter().any(|pool| pool.take().is_some())
     }
 
-    /// The longest text of a guest here. A worker cuts texts to the limit, then escapes them: a line
-    /// break between quotation marks becomes five bytes.
+    /// The longest text of a guest here. A worker cuts texts to the limit, then escapes them: a
+    /// line break between quotation marks becomes five bytes.
     pub(super) fn text_limit(&self) -> usize {
         const MORE: usize = 256;
         let limit = self.policy.limits.message_bytes;
