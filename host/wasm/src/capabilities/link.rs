@@ -259,6 +259,15 @@ impl Moved {
         &mut self.0[Self::BUFFER..]
     }
 
+    /// Writes the number of bytes that were moved into the guest's memory, if the call succeeded,
+    /// and returns its outcome.
+    fn tell(&self, memory: &mut GuestMemory<'_>, outcome: i32, at: i32) -> wasmtime::Result<i32> {
+        if outcome == errno::SUCCESS {
+            memory.write(GuestPtr::new(at.cast_unsigned()), self.count())?;
+        }
+        Ok(outcome)
+    }
+
     /// The number of bytes that were moved.
     fn count(&self) -> u32 {
         let at = Self::COUNT as usize;
@@ -312,9 +321,8 @@ fn fd_read(
             if let Some(filled) = buffer.get_range(0..bytes) {
                 memory.copy_from_slice(&moved.buffer()[..bytes as usize], filled)?;
             }
-            memory.write(GuestPtr::new(read.cast_unsigned()), bytes)?;
         }
-        Ok(outcome)
+        moved.tell(memory, outcome, read)
     })
 }
 
@@ -364,10 +372,7 @@ fn fd_pwrite(
             offset,
             Moved::COUNT,
         ))?;
-        if outcome == errno::SUCCESS {
-            memory.write(GuestPtr::new(written.cast_unsigned()), moved.count())?;
-        }
-        Ok(outcome)
+        moved.tell(memory, outcome, written)
     })
 }
 
@@ -402,10 +407,7 @@ fn fd_write(
                 1,
                 Moved::COUNT,
             ))?;
-            if outcome == errno::SUCCESS {
-                memory.write(GuestPtr::new(written.cast_unsigned()), moved.count())?;
-            }
-            return Ok(outcome);
+            return moved.tell(memory, outcome, written);
         };
         let bytes = first_buffer(memory, buffers.cast_unsigned(), count.cast_unsigned())?;
         memory.write(GuestPtr::new(written.cast_unsigned()), bytes.len() as u32)?;
