@@ -22,7 +22,7 @@ use callbox_core::values::{
 };
 
 use crate::claim::{Claim, Extent};
-use crate::failure::{exhausted, invalid, is_lack, status};
+use crate::failure::{exhausted, invalid, status};
 use crate::frame::abi::buffer;
 use crate::import::{self, memory};
 use crate::memory::GuestMemory;
@@ -80,7 +80,7 @@ fn call_function(
         Ok(()) => Ok(0),
         // A lack may depend on what others take. What the guest returns must not.
         Err(NotCalled::Refused(status))
-            if caller.data().shared.policy.deterministic && is_lack(&status) =>
+            if caller.data().shared.policy.deterministic && status.is_lack() =>
         {
             Err(status.into())
         }

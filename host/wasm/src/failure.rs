@@ -33,8 +33,3 @@ pub(crate) fn caller_exhausted(message: impl Into<String>) -> Status {
 pub(crate) fn host_exhausted(message: impl Into<String>) -> Status {
     Status::new(StatusCode::ResourceExhausted, Blame::Host, message)
 }
-
-/// Whether a call failed for a lack of what others take.
-pub(crate) fn is_lack(status: &Status) -> bool {
-    status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller
-}

@@ -22,7 +22,7 @@ pub(crate) use self::enter::{check_stack, not_called};
 use crate::address_space::Bytes;
 use crate::claim::{Claim, Exporter, GuestFunction, LinearMemory, Returned};
 use crate::discard::LARGE;
-use crate::failure::{caller_exhausted, is_lack};
+use crate::failure::caller_exhausted;
 use crate::frame::FrameImage;
 use crate::held_up::Making;
 use crate::memory::GuestMemory;
@@ -72,7 +72,7 @@ pub(crate) struct Refused {
 
 impl Refused {
     fn new(status: Status, state: &mut GuestState) -> Self {
-        let is_begun_again = is_lack(&status) && state.shared.policy.deterministic;
+        let is_begun_again = status.is_lack() && state.shared.policy.deterministic;
         let used = state.fuel.used();
         Self {
             lacks_fuel: is_begun_again && !state.fuel.give_back(used),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::prepared::{BufferExecution, DirectCalls};
 use super::{CallOptions, CancelToken, Threads, team};
 use crate::locks::locked;
-use crate::values::{Blame, Result, Status, StatusCode};
+use crate::values::{Result, Status};
 
 /// The bytes in and out that a call without much to compute copies in a microsecond.
 const BYTES_IN_A_MICROSECOND: u128 = 20 << 10;
@@ -91,9 +91,7 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
 
     /// Notes the failure of a part. Returns whether the thread goes on.
     pub(super) fn fail(&self, part: usize, status: Status) -> bool {
-        let is_lack =
-            status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller;
-        if self.options.helps && is_lack {
+        if self.options.helps && status.is_lack() {
             self.claims.give_back(self.number, part);
             return false;
         }

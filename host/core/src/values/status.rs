@@ -185,6 +185,13 @@ impl Status {
         self.0.blame
     }
 
+    /// Whether a call failed for a lack of what others take: RESOURCE_EXHAUSTED, blamed on the
+    /// caller.
+    #[must_use]
+    pub fn is_lack(&self) -> bool {
+        self.code() == StatusCode::ResourceExhausted && self.blame() == Blame::Caller
+    }
+
     /// The guest's backtrace, if the failure interrupted it.
     #[must_use]
     pub fn backtrace(&self) -> Option<&Backtrace> {

@@ -22,7 +22,7 @@ use callbox_core::values::{Blame, Result};
 use super::Instance;
 use super::enter::{enter, returned, stack_needed};
 use crate::claim::{Claim, GuestFunction};
-use crate::failure::{is_lack, status};
+use crate::failure::status;
 use crate::frame::{Frame, FrameImage, Pointers, abi};
 use crate::metadata::{drop_name, export_name};
 use crate::site::{Site, SiteId};
@@ -346,7 +346,7 @@ fn delete(store: &mut Store<GuestState>, healthy: &mut bool, deleter: &Deleter, 
         && status.blame() == Blame::Caller
     {
         *healthy = false;
-        if is_lack(&status) {
+        if status.is_lack() {
             store.data().fuel.note_lack();
         }
     }

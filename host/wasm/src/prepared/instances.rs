@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::Sites;
 use crate::discard::Helping;
-use crate::failure::{caller_exhausted, is_lack};
+use crate::failure::caller_exhausted;
 use crate::held_up::Making;
 use crate::instance::{Begun, Caller, Instance, Purpose, Refused, check_stack, not_called};
 use crate::interrupt::Interrupted;
@@ -72,7 +72,7 @@ impl Sites {
             .map_err(|status| status.context("the module was not called"))?;
         let (seen, reclaim) = (shared.discarder.done(), Reclaim::new());
         match self.try_new_instance(None, caller) {
-            Err(refused) if is_lack(&refused.status) && !caller.options.helps => {
+            Err(refused) if refused.status.is_lack() && !caller.options.helps => {
                 // What it takes until then is part of the call's time.
                 let at = reclaim.begun();
                 let options = CallOptions {
@@ -210,7 +210,7 @@ impl Sites {
             let turn = refused.turn.take();
             let turn = turn.or_else(|| refused.place.take().map(Turn::with));
             match self.try_new_instance(turn, caller) {
-                Err(next) if is_lack(&next.status) => {
+                Err(next) if next.status.is_lack() => {
                     let now = Instant::now();
                     self.check_not_stopped(now, own, cancel)?;
                     if now >= deadline {

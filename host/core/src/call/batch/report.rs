@@ -14,8 +14,7 @@ pub type Failed<'a, B> = dyn FnMut(&mut B, Range<usize>, Status) -> Result<()> +
 /// elements share its fuel, and one that was refused what others take leaves another part of it
 /// than it would alone: the call is over.
 pub(super) fn is_over(status: &Status, options: &CallOptions) -> bool {
-    let is_lack = status.code() == StatusCode::ResourceExhausted && status.blame() == Blame::Caller;
-    if is_lack && options.fuel.is_some() {
+    if status.is_lack() && options.fuel.is_some() {
         return true;
     }
     let is_stopped = matches!(
