@@ -9,13 +9,13 @@ use callbox::{ArrayShape, ElementType};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
 use crate::buffers::{RawArray, RawArrays};
 use crate::dlpack::Tensor;
 use crate::element::{dtype_name, from_dtype, from_format};
 use crate::error::or_raise;
+use crate::once::Once;
 
 /// An array of Python, kept alive and locked in place.
 pub(crate) struct Array {
@@ -311,8 +311,8 @@ fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Imports NumPy once.
 pub(crate) fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
-    static NUMPY: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let numpy = NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?;
+    static NUMPY: Once<PyModule> = Once::new();
+    let numpy = NUMPY.get_or_make(py, || py.import("numpy").map(Bound::unbind))?;
     Ok(numpy.bind(py))
 }
 
@@ -361,9 +361,8 @@ impl Maker {
 
     /// Allocates an array with undefined contents.
     pub(crate) fn make<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        static EMPTY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let empty =
-            EMPTY.get_or_try_init(py, || Ok::<_, PyErr>(numpy(py)?.getattr("empty")?.unbind()))?;
+        static EMPTY: Once<PyAny> = Once::new();
+        let empty = EMPTY.get_or_make(py, || Ok(numpy(py)?.getattr("empty")?.unbind()))?;
         empty
             .bind(py)
             .call1((self.shape.bind(py), self.dtype.bind(py)))

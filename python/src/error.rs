@@ -2,16 +2,16 @@
 
 use callbox::{Blame, Status, StatusCode};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
 use crate::exit::Inside;
+use crate::once::Once;
 
 /// A class of `callbox._errors`, which is in Python because the stable ABI of 3.11 cannot derive
 /// from RuntimeError.
 pub(crate) fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module = MODULE.get_or_try_init(py, || py.import("callbox._errors").map(Bound::unbind))?;
+    static MODULE: Once<PyModule> = Once::new();
+    let module = MODULE.get_or_make(py, || py.import("callbox._errors").map(Bound::unbind))?;
     Ok(module.bind(py).getattr(name)?.cast_into::<PyType>()?)
 }
 

@@ -277,16 +277,18 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
 /// Wakes the watching thread, which is started for the first call.
 #[cold]
 fn wake() {
-    static WATCHING: OnceLock<Option<Thread>> = OnceLock::new();
+    static IS_STARTED: AtomicBool = AtomicBool::new(false);
+    static WATCHING: OnceLock<Thread> = OnceLock::new();
     AWAKE.store(true, Ordering::SeqCst);
-    let watching = WATCHING.get_or_init(|| {
+    // Not in an initializer: a child that is forked meanwhile would wait for it for ever.
+    if !IS_STARTED.swap(true, Ordering::SeqCst) {
         signal::note_forks();
         let builder = thread::Builder::new().name("callbox-interrupts".to_owned());
         // Without the thread, an interrupt takes effect when the call has ended.
-        let started = builder.spawn(watch).ok()?;
-        Some(started.thread().clone())
-    });
-    if let Some(thread) = watching {
+        if let Ok(started) = builder.spawn(watch) {
+            let _ = WATCHING.set(started.thread().clone());
+        }
+    } else if let Some(thread) = WATCHING.get() {
         thread.unpark();
     }
 }

@@ -25,6 +25,7 @@ mod listing;
 mod logs;
 mod module;
 mod native;
+mod once;
 mod record;
 mod reference;
 mod registry;

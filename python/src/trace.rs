@@ -3,8 +3,9 @@
 //! The package hands the profiler's class over when JAX is imported. Without JAX, and while no
 //! trace is recorded, there are no spans.
 
+use std::sync::OnceLock;
+
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 /// `jax.profiler.TraceAnnotation`, and its function that tells whether a trace is recorded.
 struct Annotation {
@@ -12,7 +13,7 @@ struct Annotation {
     is_enabled: Py<PyAny>,
 }
 
-static ANNOTATION: PyOnceLock<Annotation> = PyOnceLock::new();
+static ANNOTATION: OnceLock<Annotation> = OnceLock::new();
 
 /// Has loads, compilations and direct calls appear in the traces of this class from now on.
 #[pyfunction]
@@ -23,7 +24,7 @@ pub(crate) fn set_trace_annotation(class_: &Bound<'_, PyAny>) -> PyResult<()> {
         is_enabled: class_.getattr("is_enabled")?.unbind(),
     };
     // A second import of the package brings the same class.
-    let _ = ANNOTATION.set(class_.py(), annotation);
+    let _ = ANNOTATION.set(annotation);
     Ok(())
 }
 
@@ -41,7 +42,7 @@ impl Drop for Span<'_> {
 /// Begins a span, if a trace is recorded.
 #[inline]
 pub(crate) fn span<'py>(py: Python<'py>, label: impl FnOnce() -> String) -> Option<Span<'py>> {
-    let annotation = ANNOTATION.get(py)?;
+    let annotation = ANNOTATION.get()?;
     let is_enabled = annotation.is_enabled.bind(py).call0().ok()?;
     is_enabled.is_truthy().ok().filter(|on| *on)?;
     let span = annotation.class.bind(py).call1((label(),)).ok()?;

@@ -90,4 +90,4 @@ for thread in threads:
     thread.join()
 print(module.add_n(x, n=1).tolist())
 """
-    assert python(LIMITED + program) == EXPECTED
+    assert python(LIMITED + program, timeout=300) == EXPECTED

@@ -152,3 +152,40 @@ print(min(times) < 2)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
 def test_a_forked_child_ends_without_waiting_for_calls_of_its_parent(python):
     assert python(FORKS) == "True\n"
+
+
+IMPORTS = """
+import builtins, os, signal, sys, threading, warnings
+import numpy as np
+import callbox
+
+def slow(name, *args, **options):
+    if name == "numpy" and threading.current_thread() is not threading.main_thread():
+        inside.set()
+        is_over.wait()
+    return imports(name, *args, **options)
+
+inside, is_over = threading.Event(), threading.Event()
+add_n = callbox.Host().load(os.environ["CALLBOX_GUESTS"] + "/add_n.wasm").add_n
+x = np.ones(1, np.float32)
+imports, builtins.__import__ = builtins.__import__, slow
+thread = threading.Thread(target=add_n, args=(x,), kwargs={"n": 1.0})
+thread.start()
+assert inside.wait(60)
+warnings.simplefilter("ignore")
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    print(add_n(x, n=1.0), flush=True)
+    os._exit(0)
+ended = os.waitpid(child, 0)[1]
+is_over.set()
+thread.join()
+print(ended)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+def test_a_forked_child_does_not_wait_for_what_its_parent_imports(python):
+    """Each first call needs NumPy, and a thread may be in the middle of finding it."""
+    assert python(IMPORTS) == "[2.]\n0\n"
