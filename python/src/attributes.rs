@@ -18,7 +18,8 @@ use crate::stack::on_enough;
 /// The maximum depth of nested dictionaries. Attributes are processed recursively.
 const MAX_DEPTH: usize = 64;
 
-/// The bytes of text that an element of an array takes at least: a digit, a comma and a space.
+/// The bytes of text that an element of an array takes for each byte of it: for one of a byte a
+/// digit, a comma and a space.
 const ELEMENT_TEXT: usize = 3;
 
 /// What the attributes of a call may still take. A dictionary may be the value of many fields, and
@@ -42,11 +43,9 @@ impl Room {
         let count = dimensions
             .iter()
             .fold(1, |count: usize, &n| count.saturating_mul(n));
-        let each = if count > MOST_LISTED {
-            ELEMENT_TEXT.max(2 * element_type.byte_width())
-        } else {
-            ELEMENT_TEXT
-        };
+        // More elements are written as two digits for each byte.
+        let of_byte = if count > MOST_LISTED { 2 } else { ELEMENT_TEXT };
+        let each = ELEMENT_TEXT.max(of_byte * element_type.byte_width());
         self.take_text(count, each, "arrays", "elements")
     }
 

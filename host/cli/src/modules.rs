@@ -69,15 +69,14 @@ pub(super) fn registry(
             let module = loader.load(&file, name)?;
             registered.target(&path, &module, name, export)?;
         } else if let Some(file) = loader.open_in_folder(&path)? {
-            let mut is_called = false;
+            let mut is_used = false;
             for target in &file.contents.info().targets {
                 let name = &*target.name;
                 let load = || loader.load(&file, name);
                 let calls = called.contains(name);
-                registered.target_in_folder(&path, name, calls.then_some(load));
-                is_called |= calls;
+                is_used |= registered.target_in_folder(&path, name, calls.then_some(load));
             }
-            if !is_called {
+            if !is_used {
                 loader.forget(&file);
             }
         }
@@ -171,23 +170,33 @@ impl Loader {
         }
         match self.contents(path) {
             Ok(contents) => {
-                // Files with holes, and links to one, take little of a disk.
-                self.bytes_in_folders += contents.bytes().len() as u64;
-                if self.bytes_in_folders > MOST_BYTES_IN_FOLDERS {
-                    return Err(too_many_bytes(path));
-                }
+                self.count_in_folders(path, contents.bytes().len() as u64)?;
                 self.keep(path, contents).map(Some)
             }
             Err(failure) => {
+                let most = self.backend.policy().limits.module_bytes as u64;
+                let size = path.metadata().map_or(0, |metadata| metadata.len());
+                self.count_in_folders(path, size.min(most))?;
                 output::warn(&format!("a file is left out: {}", failure.status()));
                 Ok(None)
             }
         }
     }
 
-    /// Forgets a file that is not needed for now: its description may be many times as large.
+    /// Counts a file in a folder. Files with holes, and links to one, take little of a disk.
+    fn count_in_folders(&mut self, path: &Path, bytes: u64) -> Outcome<()> {
+        self.bytes_in_folders += bytes;
+        if self.bytes_in_folders > MOST_BYTES_IN_FOLDERS {
+            return Err(too_many_bytes(path));
+        }
+        Ok(())
+    }
+
+    /// Forgets a file that is not needed for now, and its modules: its description may be many times
+    /// as large.
     pub(super) fn forget(&mut self, file: &OpenedFile) {
         self.files.remove(&file.real);
+        self.modules.retain(|(real, _), _| *real != file.real);
     }
 
     /// The file if it has been read already. Another name of it, which a link makes, must be

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::text::printable;
+use super::text::name;
 
 /// How long work runs before it is shown.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -43,7 +43,7 @@ fn draw(ended: &mpsc::Receiver<()>, text: &dyn Fn() -> String, target: ProgressD
     let spinner = ProgressBar::with_draw_target(None, target);
     spinner.set_style(ProgressStyle::default_spinner());
     loop {
-        spinner.set_message(printable(&text()));
+        spinner.set_message(name(&text()));
         spinner.tick();
         if !still_working(REDRAW) {
             break;
@@ -121,6 +121,25 @@ mod tests {
         let shown = terminal.0.lock().unwrap().clone();
         assert!(shown.contains(" compiling a.wasm (1 of 3)"), "{shown:?}");
         assert!(shown.trim_end().ends_with("<cleared>"), "{shown:?}");
+    }
+
+    /// Otherwise a file's name could show lines as callbox's.
+    #[test]
+    fn a_text_is_one_line() {
+        let terminal = Terminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let (working, ended) = mpsc::channel();
+        let display = thread::spawn(move || {
+            draw(&ended, &|| "compiling a\nerror: b.wasm".to_owned(), target);
+        });
+        let given_up = Instant::now() + Duration::from_secs(30);
+        while terminal.0.lock().unwrap().is_empty() && Instant::now() < given_up {
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(working);
+        display.join().unwrap();
+        let shown = terminal.0.lock().unwrap().clone();
+        assert!(shown.contains(r" compiling a\nerror: b.wasm"), "{shown:?}");
     }
 
     #[test]

@@ -18,6 +18,9 @@ const XLA_LAUNCH: &str = "xla.graph.launch";
 /// The names of targets that callbox itself has.
 const OWN: [&str; 3] = [graph_launch::NAME, TARGET, TARGET_COMMAND_BUFFER];
 
+/// The most names of targets in folders that the program does not call.
+const MOST_UNCALLED: usize = 4096;
+
 /// A registry, with the file of each name for messages.
 pub(super) struct Registered {
     registry: Registry,
@@ -25,6 +28,8 @@ pub(super) struct Registered {
     files: BTreeMap<String, PathBuf>,
     /// The names that only programs that call them fail for.
     refused: BTreeSet<String>,
+    /// The number of names of targets that the program does not call.
+    uncalled: usize,
 }
 
 impl Registered {
@@ -38,6 +43,7 @@ impl Registered {
             launch,
             files: files.into(),
             refused: BTreeSet::new(),
+            uncalled: 0,
         })
     }
 
@@ -53,33 +59,34 @@ impl Registered {
     }
 
     /// Registers a target of a module in a folder, which `load` loads. Without it the program does
-    /// not call the target, whose name is kept for messages.
+    /// not call the target, whose name is kept for messages, as one of a few thousand.
     ///
     /// If the module cannot be loaded, or the name is taken, only programs that call the target
-    /// fail.
+    /// fail. Returns whether it was registered.
     pub(super) fn target_in_folder(
         &mut self,
         file: &Path,
         name: &str,
         load: Option<impl FnOnce() -> Outcome<Arc<dyn TargetModule>>>,
-    ) {
+    ) -> bool {
         if OWN.contains(&name) || name == XLA_LAUNCH {
             // No file in the folder is to fail the calls of callbox's own.
             let file = file.display();
             output::warn(&format!(
                 "{file}: its target {name:?} is left out: it is callbox's own"
             ));
-            return;
+            return false;
         }
         if self.refused.contains(name) {
-            return;
+            return false;
         }
         let Some(load) = load else {
-            if !self.registry.has(name, Platform::Host) {
+            if self.uncalled < MOST_UNCALLED && !self.registry.has(name, Platform::Host) {
+                self.uncalled += 1;
                 let status = Status::not_found("the program does not call the target");
                 self.registry.refuse(name, Platform::Host, status);
             }
-            return;
+            return false;
         };
         let registered = match load() {
             Ok(module) => self.register(file, &module, name, name),
@@ -89,7 +96,9 @@ impl Registered {
         if let Err(status) = registered {
             self.registry.refuse(name, Platform::Host, status);
             self.refused.insert(name.to_owned());
+            return false;
         }
+        true
     }
 
     fn register(

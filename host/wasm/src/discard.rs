@@ -17,6 +17,7 @@ use callbox_core::call::CancelToken;
 use callbox_core::locks::locked;
 
 use crate::places::Turn;
+use crate::quota::Together;
 use crate::search::Search;
 
 /// The smallest memory that is freed in the background. Less takes a fraction of a millisecond.
@@ -34,6 +35,7 @@ const PATIENCE: Duration = Duration::from_millis(2);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The interval at which a call that waits for an instance that helps looks for an idle one again.
+/// Those that have not done their part after [`PATIENCE`] are stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 static FREED: AtomicU64 = AtomicU64::new(0);
@@ -53,20 +55,51 @@ pub(crate) struct Discarder {
 }
 
 /// Marks an instance whose thread helps with a call. Another call that needs the instance waits
-/// until the helper has done its part, as it does for an instance that is being dropped.
-pub(crate) struct Helping(Arc<Progress>);
+/// until the helper has done its part, as it does for an instance that is being dropped, or stops
+/// it.
+pub(crate) struct Helping {
+    progress: Arc<Progress>,
+    helper: Helper,
+}
+
+/// A thread that helps.
+#[derive(Clone)]
+struct Helper {
+    /// Stops it.
+    token: CancelToken,
+    /// What its instance's memory counts towards.
+    together: Arc<Together>,
+}
 
 impl Helping {
     /// Whether a call waits for an instance.
     pub(crate) fn is_awaited(&self) -> bool {
-        locked(&self.0.counts).calls > 0
+        locked(&self.progress.counts).calls > 0
     }
 }
 
 impl Drop for Helping {
     fn drop(&mut self) {
-        locked(&self.0.counts).helping -= 1;
-        self.0.note_done();
+        let mut counts = locked(&self.progress.counts);
+        let own = &self.helper.token;
+        counts.helping.retain(|helper| !helper.token.is_same(own));
+        drop(counts);
+        self.progress.note_done();
+    }
+}
+
+/// Marks the eviction of an instance.
+struct Evicting<'a> {
+    progress: &'a Progress,
+    has_evicted: bool,
+}
+
+impl Drop for Evicting<'_> {
+    fn drop(&mut self) {
+        let mut counts = locked(&self.progress.counts);
+        counts.waiting -= 1;
+        counts.done += u64::from(self.has_evicted);
+        self.progress.changed.notify_all();
     }
 }
 
@@ -103,7 +136,7 @@ struct Progress {
 struct Counts {
     /// The instances that are being taken back or help.
     waiting: usize,
-    helping: usize,
+    helping: Vec<Helper>,
     done: u64,
     /// The calls that wait for an instance.
     calls: usize,
@@ -114,7 +147,7 @@ struct Counts {
 impl Counts {
     /// The instances whose memory is about to be freed.
     fn freeing(&self) -> usize {
-        self.waiting - self.helping
+        self.waiting - self.helping.len()
     }
 }
 
@@ -161,23 +194,37 @@ impl Discarder {
         std::mem::take(&mut *locked(&self.hurry)).cancel();
     }
 
-    /// Counts an instance that helps with a call until the value is dropped.
-    pub(crate) fn helping(&self) -> Helping {
+    /// Counts an instance that helps with a call until the value is dropped. The token stops it.
+    pub(crate) fn helping(&self, token: CancelToken, together: Arc<Together>) -> Helping {
+        let helper = Helper { token, together };
         let mut counts = locked(&self.progress.counts);
         counts.waiting += 1;
-        counts.helping += 1;
+        counts.helping.push(helper.clone());
         drop(counts);
-        Helping(Arc::clone(&self.progress))
+        Helping {
+            progress: Arc::clone(&self.progress),
+            helper,
+        }
+    }
+
+    /// Stops the threads that help, or those whose memory counts together.
+    fn stop_helping(&self, together: Option<&Arc<Together>>) {
+        let counts = locked(&self.progress.counts);
+        for helper in &counts.helping {
+            if together.is_none_or(|together| Arc::ptr_eq(together, &helper.together)) {
+                helper.token.cancel();
+            }
+        }
+    }
+
+    /// Says that a call waits, until the value is dropped.
+    pub(crate) fn call_waits(&self) -> WaitingCall<'_> {
+        self.progress.call_waits()
     }
 
     /// Whether a call waits for an instance or for memory.
     pub(crate) fn is_awaited(&self) -> bool {
         locked(&self.progress.counts).calls > 0
-    }
-
-    /// Whether a thread helps with a call.
-    pub(crate) fn is_helped(&self) -> bool {
-        locked(&self.progress.counts).helping > 0
     }
 
     /// The number of instances taken back so far.
@@ -200,6 +247,18 @@ impl Discarder {
         Search::new(counts.freeing() <= counts.calls)
     }
 
+    /// Evicts an idle instance by `evict`, which returns whether there was one. It counts as being
+    /// taken back before it is taken from its pool: others that look for room do not miss it.
+    pub(crate) fn evict(&self, evict: impl FnOnce() -> bool) -> bool {
+        locked(&self.progress.counts).waiting += 1;
+        let mut evicting = Evicting {
+            progress: &self.progress,
+            has_evicted: false,
+        };
+        evicting.has_evicted = evict();
+        evicting.has_evicted
+    }
+
     /// Waits until all instances are freed that are being taken back now, at most until `deadline`
     /// or until the caller cancels.
     pub(crate) fn wait_for_all(&self, deadline: Instant, cancel: Option<&CancelToken>) {
@@ -213,22 +272,31 @@ impl Discarder {
     }
 
     /// Waits until more than `seen` instances were taken back, until the call has its place, or
-    /// until it is time to look for an idle instance again: one that helps may do so for long.
+    /// until it is time to look for an idle instance again: on a busy machine one that helps may do
+    /// so for long. Of those that help, it needs one whose memory counts towards `together`, or any.
     /// Returns false if none is waiting, at `deadline`, or once the caller cancels.
     pub(crate) fn wait(
         &self,
         seen: u64,
-        turn: Option<&Turn>,
+        (turn, together): (Option<&Turn>, Option<&Arc<Together>>),
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
         let may_help = |counts: &Counts| counts.waiting > 0;
-        let end = deadline.min(Instant::now() + LOOK_AGAIN);
-        if self.wait_while(may_help, seen, turn, end, cancel) {
+        let now = Instant::now();
+        let wait = |most| self.wait_while(may_help, seen, turn, deadline.min(now + most), cancel);
+        let goes_on = || {
+            let is_cancelled = cancel.is_some_and(CancelToken::is_cancelled);
+            !is_cancelled && Instant::now() < deadline && may_help(&locked(&self.progress.counts))
+        };
+        if wait(PATIENCE) {
             return true;
         }
-        let is_cancelled = cancel.is_some_and(CancelToken::is_cancelled);
-        !is_cancelled && Instant::now() < deadline && may_help(&locked(&self.progress.counts))
+        if !goes_on() {
+            return false;
+        }
+        self.stop_helping(together);
+        wait(LOOK_AGAIN) || goes_on()
     }
 
     /// Waits like [`wait`](Self::wait), but for no instance that helps: its memory is not freed.
@@ -338,8 +406,8 @@ fn note_freed(progress: &Progress) {
     progress.note_done();
 }
 
-/// A call that waits for an instance.
-struct WaitingCall<'a>(&'a Progress);
+/// A call that waits for an instance or for memory.
+pub(crate) struct WaitingCall<'a>(&'a Progress);
 
 impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {

@@ -7,6 +7,7 @@ use super::instance::{Caller, Instance};
 use super::pool::Lease;
 use super::prepared::Sites;
 use super::purity;
+use super::quota::Helps;
 use callbox_core::call::{
     BufferExecution, CallBuffers, CallOptions, Execution, Functions, Slices, Stage,
 };
@@ -22,8 +23,8 @@ pub struct WasmExecution<'a> {
     staged: Vec<usize>,
     /// `None` if each call has an instance of its own.
     lease: Option<Lease<'a>>,
-    /// Dropped after the lease: calls that wait for an instance find it in the pool.
-    helping: Option<Helping>,
+    /// Dropped after the lease: calls that wait for an instance or memory find it in the pool.
+    helping: Option<(Helping, Helps)>,
 }
 
 impl<'a> WasmExecution<'a> {
@@ -34,7 +35,7 @@ impl<'a> WasmExecution<'a> {
         functions: Option<&Arc<dyn Functions>>,
         indices: &[usize],
     ) -> Result<Self> {
-        let helping = options.helps.then(|| sites.helping()).transpose()?;
+        let helping = options.helps.then(|| sites.helping(options)).transpose()?;
         // A call that runs twice has instances of its own, with all stages.
         let shares = indices.iter().any(|&site| !sites.is_checked(site));
         let mut execution = Self {
@@ -97,7 +98,8 @@ impl BufferExecution for WasmExecution<'_> {
     }
 
     fn is_awaited(&self) -> bool {
-        self.helping.as_ref().is_some_and(Helping::is_awaited)
+        let helping = self.helping.as_ref();
+        helping.is_some_and(|(helping, _)| helping.is_awaited())
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Quota {
 #[derive(Default)]
 pub(crate) struct Together {
     memory_bytes: AtomicUsize,
-    /// Those whose threads help with calls.
+    /// The threads that help with calls, each with an instance.
     helping: AtomicUsize,
     /// Their idle instances give way to one that grows.
     pools: Pools,
@@ -48,6 +48,16 @@ impl fmt::Debug for Together {
         f.debug_struct("Together")
             .field("memory_bytes", &self.memory_bytes)
             .finish_non_exhaustive()
+    }
+}
+
+/// A thread that helps with a call. It counts until its instance is idle or is being dropped.
+#[derive(Debug)]
+pub(crate) struct Helps(Arc<Together>);
+
+impl Drop for Helps {
+    fn drop(&mut self) {
+        self.0.helping.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -86,6 +96,17 @@ impl Quota {
             memory_bytes: AtomicUsize::new(0),
             together,
         }
+    }
+
+    /// What the memory counts towards.
+    pub(crate) fn together(&self) -> &Arc<Together> {
+        &self.together
+    }
+
+    /// Counts a thread that helps with a call, until the value is dropped.
+    pub(crate) fn helping(&self) -> Helps {
+        self.together.helping.fetch_add(1, Ordering::Relaxed);
+        Helps(Arc::clone(&self.together))
     }
 
     /// Whether there may be one more instance.
@@ -149,15 +170,7 @@ impl Share {
     /// evicts others.
     #[inline]
     pub(crate) fn set_helps(&mut self, helps: bool) {
-        if helps != self.helps {
-            self.helps = helps;
-            let helping = &self.quota.together.helping;
-            if helps {
-                helping.fetch_add(1, Ordering::Relaxed);
-            } else {
-                helping.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+        self.helps = helps;
     }
 
     #[inline]
@@ -165,9 +178,14 @@ impl Share {
         self.helps
     }
 
-    /// Whether an instance that counts towards the same limit helps with a call.
+    /// Whether a thread with an instance that counts towards the same limit helps with a call.
     pub(crate) fn is_beside_helpers(&self) -> bool {
         self.quota.together.helping.load(Ordering::Relaxed) > 0
+    }
+
+    /// What the memory counts towards.
+    pub(crate) fn together(&self) -> &Arc<Together> {
+        &self.quota.together
     }
 
     /// Whether the limit is that of all calls outside programs.
@@ -203,7 +221,6 @@ pub(crate) fn too_many(most: u32) -> Status {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.set_helps(false);
         self.quota.instances.fetch_sub(1, Ordering::Relaxed);
         self.give_back(self.memory_bytes);
     }

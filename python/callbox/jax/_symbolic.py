@@ -21,8 +21,8 @@ from callbox._callbox import InvalidArgumentError, Target
 #: The number of the first variable. Arrays of a few variables stay below 2^63 bytes.
 _FIRST = 10007
 
-#: The most sums, divisions and remainders in the products of the results' open dimensions, which
-#: JAX multiplies out: four expressions of 60 characters took half a minute, and one of 150 terms in
+#: The most expressions of the results' open dimensions, and sums, divisions and remainders in their
+#: products, which JAX multiplies out: four expressions of 60 characters took half a minute, and one of 150 terms in
 #: each of 1,024 results four.
 _MOST_TERMS = 256
 
@@ -74,12 +74,14 @@ class Sizes:
         terms = 1
         for size, declared in zip(shape, wanted, strict=True):
             dimensions.append(self._dimension(size, declared, sizes))
+            # What is left of an expression may have no terms.
+            self._terms_left -= _dimensions.is_computed(declared)
             # JAX multiplies them.
             terms *= 1 + len(_TERM.findall(str(dimensions[-1])))
             if terms - 1 > self._terms_left:
                 raise ValueError(
-                    f"target {self._target.name!r}: expected results whose open dimensions have products of at most "
-                    f"{_MOST_TERMS} terms in all, found more: the declared dimension {declared} is the last one"
+                    f"target {self._target.name!r}: expected results whose open dimensions have expressions and "
+                    f"products of at most {_MOST_TERMS} terms in all, found more: the declared dimension {declared} is the last one"
                 )
         self._terms_left -= terms - 1
         return tuple(dimensions)

@@ -202,6 +202,8 @@ def test_computed_dimensions_that_disagree(load):
         # For four minutes, of which it took a quarter of a second for each result.
         ("(n+m+k)*(n+m+1)*(n+k+1)*(m+k+2)", 1, 1024),
         ("n/m*k/(m+1)", 1, 1024),
+        # No term is left, of many on the way.
+        ("(n+m+k)*(n+m+1)*(n+k+1)*(m+k+2)*(n-n)+1", 1, 1024),
     ],
 )
 def test_open_dimensions_of_many_terms_are_refused(assemble, expression, rank, results):

@@ -6,7 +6,7 @@ use std::thread::{self, ThreadId};
 
 use callbox::call::{CallBuffers, SharedBuffers};
 
-/// Two operands and a result of the size of the first. `on_read` sees the offset of each read of
+/// Two operands, or one if the other is empty, and a result of the size of the first. `on_read` sees the offset of each read of
 /// the first operand.
 pub(crate) struct Hooked<'a> {
     pub(crate) x: Vec<u8>,
@@ -43,7 +43,7 @@ impl<'a> Hooked<'a> {
 
 impl CallBuffers for Hooked<'_> {
     fn operands(&self) -> usize {
-        2
+        1 + usize::from(!self.w.is_empty())
     }
 
     fn operand_size(&self, operand: usize) -> usize {

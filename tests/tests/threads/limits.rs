@@ -1,9 +1,10 @@
 //! The number of threads, and the calls that one thread makes alone.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use callbox::StatusCode;
-use callbox::call::Slices;
+use callbox::call::{CancelToken, Slices};
 use callbox::policy::{Isolation, Limits};
 
 use super::buffers::Hooked;
@@ -185,7 +186,65 @@ fn helpers_make_room_for_other_calls() {
     });
 }
 
-/// A target that copies its operand, once its memory has 900 pages. At 666.0 it traps.
+/// A call that finds no room for its instance, or no memory, gets those of a thread that helps, which
+/// is stopped in a loop. The looping call goes on by itself.
+#[test]
+fn helpers_in_loops_hold_no_other_call() {
+    // So much that other threads help at once.
+    const SIZE: usize = 1 << 18;
+    let mut few = small_policy();
+    few.limits.instances = 2;
+    let mut small = small_policy();
+    small.limits.memory_bytes = 64 << 20;
+    small.limits.executable_memory_bytes = 2 * (64 << 20);
+    for (lack, policy) in [("instances", few), ("memory", small)] {
+        let engine = Engine::with_config(Config {
+            policy,
+            threads: Some(Counted::new(Manner::Pool, 1)),
+            ..Config::default()
+        });
+        let module = engine.unwrap().load(&wat::parse_str(GROWS).unwrap());
+        let module = module.unwrap();
+        let prepare = || {
+            let site = CallSite::new("f", vec![shape(&[SIZE])], shape(&[SIZE]));
+            module
+                .prepare_mapped(site, &mapping(0, Some(1 << 16)))
+                .unwrap()
+        };
+        let (looping, healthy) = (prepare(), prepare());
+        let token = CancelToken::new();
+        let options = CallOptions {
+            cancel: Some(token.clone()),
+            ..threads(2)
+        };
+        let reads = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let held = scope.spawn(|| {
+                let count = |_| {
+                    reads.fetch_add(1, Ordering::Relaxed);
+                };
+                let loops = bytes(&[1000.0; SIZE]);
+                let mut buffers = Hooked::new(loops, Vec::new(), &count);
+                looping.call_buffers(&options, &mut buffers).unwrap_err()
+            });
+            let began = Instant::now();
+            while reads.load(Ordering::Relaxed) < 2 {
+                assert!(began.elapsed() < Duration::from_secs(20), "{lack}: no help");
+                std::thread::yield_now();
+            }
+            let x = bytes(&floats(SIZE, 0.5));
+            let mut y = vec![0; x.len()];
+            let called = healthy.call_with(&threads(1), &[&x], &mut [&mut y]);
+            assert_eq!(called, Ok(()), "{lack}");
+            assert!(x == y && !held.is_finished(), "{lack}");
+            token.cancel();
+            assert_eq!(held.join().unwrap().code(), StatusCode::Cancelled);
+        });
+    }
+}
+
+/// A target that copies its operand, once its memory has 900 pages. At 666.0 it traps, and at 1000.0
+/// it loops for ever.
 const GROWS: &str = r#"(module
   (memory (export "memory") 1)
   (func (export "f") (param $f i32) (result i32) (local $i i32)
@@ -195,6 +254,8 @@ const GROWS: &str = r#"(module
           (then (return (i32.const 8))))))
     (if (f32.eq (f32.const 666) (f32.load (i32.load (i32.load offset=8 (local.get $f)))))
       (then (unreachable)))
+    (loop $ever
+      (br_if $ever (f32.eq (f32.const 1000) (f32.load (i32.load (i32.load offset=8 (local.get $f)))))))
     (local.set $i (i32.const 100000))
     (loop $work (br_if $work (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
     (memory.copy
@@ -289,6 +350,50 @@ fn helpers_leave_memory_to_calls_whose_elements_trap() {
                     assert_eq!(called, Ok(()));
                     let expected = traps.map(|at| (at..at + 1, StatusCode::Aborted));
                     assert_eq!(failed, expected);
+                }
+            });
+        }
+    });
+}
+
+/// The same for pieces that trap: each call has the failure of its first one.
+#[test]
+fn helpers_leave_memory_to_calls_whose_pieces_trap() {
+    const CALLS: usize = 3;
+    const PIECES: usize = 300;
+    const PIECE: usize = 64;
+    const SIZE: usize = PIECES * PIECE;
+    let mut policy = small_policy();
+    policy.limits.memory_bytes = 64 << 20;
+    policy.limits.executable_memory_bytes = CALLS * (64 << 20);
+    let engine = Engine::with_config(Config {
+        policy,
+        threads: Some(Counted::new(Manner::Pool, 3)),
+        ..Config::default()
+    });
+    let module = engine.unwrap().load(&wat::parse_str(GROWS).unwrap());
+    let module = module.unwrap();
+    let site = CallSite::new("f", vec![shape(&[SIZE])], shape(&[SIZE]));
+    let prepared = module.prepare_mapped(site, &mapping(0, Some(4 * PIECE)));
+    let prepared = prepared.unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..CALLS {
+            let prepared = &prepared;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let traps = [40 * number + round, 250 + number];
+                    let mut x = floats(SIZE, 0.5);
+                    for &piece in &traps {
+                        x[piece * PIECE] = 666.0;
+                    }
+                    let x = bytes(&x);
+                    let mut y = vec![0; x.len()];
+                    let called = prepared.call_with(&threads(4), &[&x], &mut [&mut y]);
+                    let failure = called.unwrap_err();
+                    let first = traps[0].min(traps[1]) * PIECE;
+                    let place = format!("elements {first} to {}:", first + PIECE - 1);
+                    assert_eq!(failure.code(), StatusCode::Aborted, "{failure}");
+                    assert!(failure.to_string().contains(&place), "{failure}");
                 }
             });
         }

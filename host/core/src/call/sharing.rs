@@ -5,8 +5,9 @@
 //! are at later parts are stopped, and those at earlier ones go on, so that the failure of the
 //! first part that fails is the one that the caller gets.
 //!
-//! A thread that helps takes only room that no other call needs. A part that finds none is for the
-//! calling thread, which can wait for it: calls end alike with threads that help and without.
+//! A thread that helps takes only room that no other call needs, and is stopped in the middle of its
+//! part where one does. A part that finds no room or is stopped is for the calling thread, which can
+//! wait for room: calls end alike with threads that help and without.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -79,19 +80,27 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
         true
     }
 
-    /// Goes on, on the calling thread, with parts that others gave back. Its execution ends if the
-    /// failure of an earlier part has stopped it.
+    /// Goes on, on the calling thread, with parts that others gave back. Its execution ends if a
+    /// part broke it, which would go on with another instance beside that one, or if the failure of
+    /// an earlier part has stopped it.
     fn go_on(&mut self, options: &CallOptions) {
-        let is_stopped = |token: &CancelToken| token.is_cancelled();
-        if self.options.cancel.as_ref().is_some_and(is_stopped) {
+        if self.run.as_mut().is_some_and(BufferExecution::has_broken) {
+            self.run = None;
+        }
+        if self.is_stopped() {
             self.run = None;
             (self.number, self.options) = self.claims.join(options);
         }
     }
 
+    fn is_stopped(&self) -> bool {
+        let token = self.options.cancel.as_ref();
+        token.is_some_and(CancelToken::is_cancelled)
+    }
+
     /// Notes the failure of a part. Returns whether the thread goes on.
     pub(super) fn fail(&self, part: usize, status: Status) -> bool {
-        if self.options.helps && status.is_lack() {
+        if self.options.helps && (status.is_lack() || self.is_stopped()) {
             self.claims.give_back(self.number, part);
             return false;
         }
@@ -175,13 +184,18 @@ impl Sharing<'_> {
                 && worker.help(range, &step)
             {}
         };
-        team::share(self.threads, threads.saturating_sub(1), &help, || {
+        let done = team::share(self.threads, threads.saturating_sub(1), &help, || {
             while let Some(range) = claims.take(number)
                 && step(&mut worker, range)
             {}
             claims.stop_beginners(number);
+            Instant::now()
         });
         if claims.has_returned() {
+            // It has waited for what is made again.
+            if let Some(delays) = &options.delays {
+                delays.add(done.elapsed());
+            }
             worker.go_on(options);
             while let Some(range) = claims.take_returned(worker.number)
                 && step(&mut worker, range)
@@ -244,6 +258,7 @@ impl Claims {
         state.workers.push((0..0, token.clone()));
         let options = CallOptions {
             cancel: Some(token),
+            helps: false,
             ..options.clone()
         };
         (state.workers.len() - 1, options)

@@ -1,21 +1,24 @@
 //! The modules that are compiled or wait for it, and which of them give way to others.
 //!
 //! As [`turns`] keep all but a few from running, it is memory that limits how many there may be:
-//! some are compiled in any case, more while all of them hold little. If one too many grows, the
-//! job that holds most ends.
+//! some are compiled in any case, more while all of them hold little. If one too many grows, one
+//! of those that hold most ends: one that lost least in attempts before.
 //!
 //! Those that wait come in order, where one after earlier attempts comes later by several times
 //! the processor time that those used, and at most every second place goes to such a one while
 //! others wait. If there is no room, one takes the place of the job that has used most or, where
 //! they hold too much memory, holds most, once that has used the quantum, and used or holds twice
 //! as much as the one that waits did. Time on the clock would not do: on a busy machine, a module
-//! that takes little would lose its place as one does that takes long. A job that lost its place
-//! begins anew. A few such jobs keep their places until they have used twice as much as they lost:
-//! otherwise a stream of small modules would keep a larger one from ever being compiled.
+//! that takes little would lose its place as one does that takes long. But where memory is short, an
+//! attempt whose turn has come takes the place in any case: among many that hold about as much,
+//! none may ever hold twice as much. A job that lost its place begins anew. A few such jobs keep
+//! their places until they have used twice as much as they lost: otherwise a stream of small
+//! modules would keep a larger one from ever being compiled.
 //!
 //! Jobs that have used more than modules of their size do give way before others: what a module
 //! will take is unknown, but few take that much, and most of those are bombs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -101,8 +104,9 @@ pub(super) struct Job {
     /// The processor time from which an attempt has used more than others of its size: twice what
     /// those take.
     expected: Duration,
-    /// The processor time of its earlier attempts.
+    /// The processor time of its earlier attempts, and that of those that lost their places.
     before: Duration,
+    lost: Duration,
     /// The processor time for which it keeps its place and its priority, if longer than others.
     pub(super) kept: Duration,
     /// What the last look showed.
@@ -192,6 +196,7 @@ impl Jobs {
             begun: Instant::now(),
             expected: TIME_PER_BYTE.saturating_mul(code_bytes.try_into().unwrap_or(u32::MAX)),
             before,
+            lost,
             kept: kept.min(MOST_KEPT),
             seen: Seen::default(),
             process: None,
@@ -248,7 +253,7 @@ impl Jobs {
             return;
         }
         let found = self.in_order().find_map(|waiting| {
-            let loser = self.gives_way_to(&waiting.candidate)?;
+            let loser = self.gives_way_to(waiting)?;
             Some((waiting.number, loser.number))
         });
         if let Some((next, loser)) = found {
@@ -259,7 +264,8 @@ impl Jobs {
 
     /// The job that gives way to an attempt: by what it used if there are too many, and otherwise
     /// by what it holds.
-    fn gives_way_to(&self, candidate: &Candidate) -> Option<&Job> {
+    fn gives_way_to(&self, waiting: &Waiting) -> Option<&Job> {
+        let candidate = &waiting.candidate;
         let jobs = self.running.iter();
         let jobs = jobs.filter(|job| job.may_lose() && job.all() >= QUANTUM);
         if self.running.len() >= self.most {
@@ -267,10 +273,13 @@ impl Jobs {
             over.max_by_key(|job| (job.is_costly(), job.all()))
         } else {
             // The largest module of all finds no larger one.
-            let over = jobs.filter(|job| {
-                job.seen.resident >= 2 * candidate.held || job.all() >= 2 * candidate.before
+            let is_due = Instant::now() >= waiting.turn;
+            let over = jobs.filter(|job| self.is_large(job)).filter(|job| {
+                is_due && job.seen.used >= QUANTUM
+                    || job.seen.resident >= 2 * candidate.held
+                    || job.all() >= 2 * candidate.before
             });
-            over.max_by_key(|job| (job.is_costly(), job.seen.resident))
+            over.max_by_key(|job| job.for_memory())
         }
     }
 
@@ -278,16 +287,19 @@ impl Jobs {
     pub(super) fn free_memory(&mut self) {
         let count = self.running.len();
         if count > FEW && self.resident() > self.most_bytes && !self.has_loser() {
-            // The end of a small one would free little.
-            let mean = self.resident() / count as u64;
-            let large = self
-                .running
-                .iter_mut()
-                .filter(|job| job.seen.resident >= mean);
+            let large = self.running.iter().filter(|job| self.is_large(job));
             let started = large.filter(|job| job.closer.is_some());
-            let largest = started.max_by_key(|job| (job.is_costly(), job.seen.resident));
-            largest.into_iter().for_each(Job::lose);
+            let loser = started.max_by_key(|job| job.for_memory());
+            let loser = loser.map(|job| job.number);
+            let loser = loser.and_then(|number| self.job(number));
+            loser.into_iter().for_each(Job::lose);
         }
+    }
+
+    /// Whether a job holds as much memory as others do. The end of a small one would free little.
+    fn is_large(&self, job: &Job) -> bool {
+        let mean = self.resident() / self.running.len().max(1) as u64;
+        job.seen.resident >= mean
     }
 
     /// Stops the processes of some jobs, and has those of others run on. One look does both, so
@@ -318,6 +330,12 @@ impl Job {
     /// because they gave way.
     fn is_costly(&self) -> bool {
         self.seen.used > self.expected.max(QUANTUM)
+    }
+
+    /// The order in which jobs end where memory is short, the first one last: attempts after others
+    /// that lost their places would lose each.
+    fn for_memory(&self) -> (bool, Reverse<Duration>, u64) {
+        (self.is_costly(), Reverse(self.lost), self.seen.resident)
     }
 
     /// Whether the job's time to keep its place is over. One whose process is starting could not

@@ -27,16 +27,16 @@ fn later() -> Instant {
 #[test]
 fn waits_for_queued_values() {
     let discarder = Discarder::default();
-    assert!(!discarder.wait(discarder.done(), None, later(), None));
+    assert!(!discarder.wait(discarder.done(), (None, None), later(), None));
     let (release, gate) = mpsc::channel();
     discarder.free(Slow(gate));
     let seen = discarder.done();
     assert!(!discarder.wait_for_freed(seen, None, soon(), None));
     drop(release);
-    assert!(discarder.wait(seen, None, later(), None));
-    assert!(!discarder.wait(discarder.done(), None, later(), None));
+    assert!(discarder.wait(seen, (None, None), later(), None));
+    assert!(!discarder.wait(discarder.done(), (None, None), later(), None));
     // A value that was dropped before the wait began counts.
-    assert!(discarder.wait(seen, None, later(), None));
+    assert!(discarder.wait(seen, (None, None), later(), None));
 }
 
 /// The caller waits neither for memories nor for deleters, however many there are.
@@ -60,7 +60,7 @@ fn nothing_is_dropped_on_the_callers_thread() {
     assert_eq!(discarder.done(), 0);
     drop(releases);
     while discarder.done() < 2 * COUNT as u64 {
-        discarder.wait(discarder.done(), None, later(), None);
+        discarder.wait(discarder.done(), (None, None), later(), None);
     }
     assert_eq!(*locked(&ran), MOST_DELETERS);
 }
@@ -85,8 +85,8 @@ fn a_wait_ends_when_the_call_has_its_place_or_should_look_again() {
     assert!(turn.has_place());
     drop(release);
     assert!(discarder.wait_for_freed(seen, None, later(), None));
-    let _helping = discarder.helping();
-    assert!(discarder.wait(discarder.done(), None, later(), None));
+    let _helping = discarder.helping(CancelToken::new(), Arc::default());
+    assert!(discarder.wait(discarder.done(), (None, None), later(), None));
 }
 
 /// Deleters that run on block neither memories nor a call that needs room.
@@ -124,9 +124,9 @@ fn deleters_are_stopped_when_there_is_no_room() {
     }
     let seen = discarder.done();
     discarder.free(());
-    assert!(discarder.wait(seen, None, later(), None));
+    assert!(discarder.wait(seen, (None, None), later(), None));
     while discarder.done() < 3 {
-        assert!(discarder.wait(discarder.done(), None, later(), None));
+        assert!(discarder.wait(discarder.done(), (None, None), later(), None));
     }
     // Later deleters are not stopped.
     let (sender, receiver) = mpsc::channel();
@@ -141,7 +141,7 @@ fn a_cancelled_call_does_not_wait() {
     discarder.free(Slow(gate));
     let cancel = CancelToken::new();
     cancel.cancel();
-    assert!(!discarder.wait(discarder.done(), None, later(), Some(&cancel)));
+    assert!(!discarder.wait(discarder.done(), (None, None), later(), Some(&cancel)));
     drop(release);
 }
 

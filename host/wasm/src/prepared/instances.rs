@@ -1,5 +1,6 @@
 //! Instances for the calls of an executable: idle ones, new ones, and the wait for room.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::instance::{Begun, Caller, Instance, Purpose, Refused, check_stack, no
 use crate::interrupt::Interrupted;
 use crate::places::Turn;
 use crate::pool::Lease;
-use crate::quota::Share;
+use crate::quota::{Helps, Share};
 use crate::reclaim::Reclaim;
 use crate::shared::Evict;
 use crate::state::DELETION;
@@ -40,14 +41,17 @@ impl Sites {
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the caller, if another call needs the room more, or if this
     /// thread's stack is too small for a guest.
-    pub(crate) fn helping(&self) -> Result<Helping> {
+    pub(crate) fn helping(&self, options: &CallOptions) -> Result<(Helping, Helps)> {
         let shared = &self.module.shared;
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
-        let helping = shared.discarder.helping();
+        let token = options.cancel.clone().unwrap_or_default();
+        let helping = shared
+            .discarder
+            .helping(token, Arc::clone(self.quota.together()));
         if helping.is_awaited() {
             return Err(caller_exhausted("another call waits for room"));
         }
-        Ok(helping)
+        Ok((helping, self.quota.helping()))
     }
 
     /// Makes an instance, and notes the time that this waited among the delays of the call.
@@ -186,11 +190,15 @@ impl Sites {
                     None => {
                         let search = search.get_or_insert_with(|| discarder.search());
                         let wait = || discarder.wait_for_freed(seen, turn, deadline, cancel);
-                        search.next(|| self.evict_one(), wait)
+                        search.next(|| discarder.evict(|| self.evict_one()), wait)
                     }
                 }
                 // A guest may hold an instance that helps for as long as its deadline lasts.
-                || discarder.wait(seen, turn, deadline, cancel);
+                || {
+                    // Others than those of the executable do not help it past its own limit.
+                    let own = (!self.quota.has_room(limits)).then(|| self.quota.together());
+                    discarder.wait(seen, (turn, own), deadline, cancel)
+                };
             self.check_not_stopped(Instant::now(), own, cancel)?;
             if !has_room {
                 if refused.turn.is_some() && shared.places.is_one_given() {
@@ -199,6 +207,7 @@ impl Sites {
                     return Err(refused.status);
                 } else {
                     looks += 1;
+                    thread::yield_now();
                 }
             }
             seen = shared.discarder.done();

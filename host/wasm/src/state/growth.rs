@@ -16,7 +16,8 @@ use crate::trap::lacks_memory;
 /// The most time that growth waits for threads that help with calls.
 const HELP: Duration = Duration::from_secs(60);
 
-/// How often growth looks for the instance of a thread that has just helped.
+/// How often growth looks again for an idle instance: others may have used and given back each while
+/// it looked.
 const LOOKS: u32 = 8;
 
 /// The bytes of a table's element.
@@ -117,17 +118,17 @@ impl std::error::Error for NotStarted {}
 impl GuestState {
     /// Grows the memory within the limit on all instances that count together. Instances that were
     /// stopped count until their memory is freed, so that growth waits for them, and those that
-    /// help with calls until they have done their part, for at most half of the time that is left.
-    /// Idle ones give way.
+    /// help with calls until they have done their part or are stopped. It takes at most half of the
+    /// time that is left. Idle ones give way.
     ///
     /// # Errors
     /// The interruption, if the call is stopped while it waits.
     fn grow_together(&mut self, size: usize, limit: usize) -> Result<bool, Interrupted> {
         let deadline = self.interrupt.instant();
         let cancel = self.interrupt.token();
-        // A part that a thread helps with may take long.
+        // A busy machine may let a thread that helps run on, and stop, late.
         let (short, long) = (patience(deadline, DELETION), patience(deadline, HELP));
-        let (mut search, mut looks) = (None, 0);
+        let (mut search, mut waits, mut looks) = (None, None, 0);
         loop {
             let discarder = &self.shared.discarder;
             let freed = discarder.done();
@@ -139,17 +140,18 @@ impl GuestState {
                 self.interrupt.check()?;
                 return Ok(false);
             }
-            let end = if self.share.is_beside_helpers() {
-                long
-            } else {
-                short
-            };
+            // Before the search: those that end during it are seen to.
+            let is_beside_helpers = self.share.is_beside_helpers();
+            let end = if is_beside_helpers { long } else { short };
             let search = search.get_or_insert_with(|| discarder.search());
+            // Until it has room: no thread that begins to help takes it.
+            waits.get_or_insert_with(|| discarder.call_waits());
             let has_found = search.next(
-                || self.share.evict_one(),
+                || discarder.evict(|| self.share.evict_one()),
                 || {
-                    if self.share.is_beside_helpers() {
-                        discarder.wait(freed, None, end, cancel.as_ref())
+                    if is_beside_helpers {
+                        let own = Some(self.share.together());
+                        discarder.wait(freed, (None, own), end, cancel.as_ref())
                     } else {
                         discarder.wait_for_freed(freed, None, end, cancel.as_ref())
                     }
@@ -163,8 +165,7 @@ impl GuestState {
                 return Ok(false);
             }
             if !has_found {
-                // The instance of a thread that has just helped becomes idle.
-                if looks == LOOKS || !discarder.is_helped() {
+                if looks == LOOKS {
                     return Ok(false);
                 }
                 looks += 1;
@@ -217,6 +218,16 @@ impl GuestState {
         if self.refused_for_others().is_none() {
             self.growth_refused = Some(refused);
         }
+    }
+
+    /// Ends a part that a thread helps with, once growth was refused for what others take: the
+    /// calling thread makes it again. In the deterministic mode the guest goes on, since wasmtime
+    /// would not tell what fuel it used.
+    fn check_helps_on(&self) -> wasmtime::Result<()> {
+        if self.share.helps() && self.refused_for_others().is_some() {
+            return Err(wasmtime::Error::msg("no room for a thread that helps"));
+        }
+        Ok(())
     }
 
     /// Growth that was refused for what others take, in the deterministic mode or where the thread
@@ -289,6 +300,7 @@ impl wasmtime::ResourceLimiter for GuestState {
     ) -> wasmtime::Result<bool> {
         let grown = self.grow_memory(current, desired, maximum);
         if self.is_memory_made {
+            self.check_helps_on()?;
             return Ok(grown?);
         }
         // The memory is made before any code of the module runs.
@@ -305,7 +317,7 @@ impl wasmtime::ResourceLimiter for GuestState {
             error: format!("{error:#}"),
             is_lack: lacks_memory(&error),
         });
-        Ok(())
+        self.check_helps_on()
     }
 
     fn table_growing(
@@ -330,6 +342,7 @@ impl wasmtime::ResourceLimiter for GuestState {
                 limit: together,
                 outside_programs: self.share.is_outside_programs(),
             });
+            self.check_helps_on()?;
             return Ok(false);
         }
         match self.claim_space(|space| space.claim_memory(more as u64))? {
@@ -337,6 +350,7 @@ impl wasmtime::ResourceLimiter for GuestState {
             Err(shortage) => {
                 self.share.shrink_back();
                 self.refuse(RefusedGrowth::Space(shortage));
+                self.check_helps_on()?;
                 return Ok(false);
             }
         }

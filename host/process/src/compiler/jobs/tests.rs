@@ -193,6 +193,45 @@ fn where_memory_is_short_the_job_that_holds_most_gives_way() {
     assert_eq!(lost(&jobs), [1]);
 }
 
+/// Otherwise the largest of many that hold about as much would never have a place again.
+#[test]
+fn where_memory_is_short_an_attempt_has_a_place_when_its_turn_comes() {
+    let mut jobs = Jobs {
+        most_bytes: FEW as u64 * MB,
+        ..Jobs::default()
+    };
+    for number in 0..FEW as u64 {
+        begin(&mut jobs, FIRST);
+        sees(&mut jobs, number, SECOND, 3 * MB);
+    }
+    let again = jobs.wait(Candidate {
+        held: 4 * MB,
+        lost: SECOND,
+        ..after(SECOND)
+    });
+    jobs.make_room();
+    assert!(lost(&jobs).is_empty());
+    let due = Waiting {
+        turn: Instant::now(),
+        ..again
+    };
+    jobs.waiting = BTreeSet::from([due]);
+    sees(&mut jobs, 5, SECOND, 5 * MB);
+    jobs.make_room();
+    assert_eq!(lost(&jobs), [5]);
+    jobs.end(5);
+    jobs.begin(&due);
+    // Nor does it lose that place, although it holds most.
+    let number = begin(&mut jobs, FIRST);
+    sees(&mut jobs, number, SECOND, 6 * MB);
+    let (exchange, _) = Exchange::new().unwrap();
+    let job = jobs.job(due.number).unwrap();
+    job.set_closer(exchange.closer());
+    sees(&mut jobs, due.number, SECOND, 9 * MB);
+    jobs.free_memory();
+    assert_eq!(lost(&jobs), [number]);
+}
+
 #[test]
 fn every_second_place_is_for_a_first_attempt() {
     let mut jobs = full();
