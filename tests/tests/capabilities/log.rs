@@ -1,6 +1,8 @@
 //! A guest's standard output and error, and its exit.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use callbox::policy::{Grants, Limits, LogLevel, Policy};
 use callbox::wasm::{Config, Engine};
@@ -114,6 +116,35 @@ fn lines_are_cut_and_bounded_like_messages() {
     check(Some(Warn.min(Info).max(Info)), &limits, flood, &expected);
     let empty = json!([{"do": "write", "at": 1, "path": {"repeat": ["\n", 1000]}}]);
     check(Some(Info), &limits, empty, &[(Info, ""); 20]);
+}
+
+/// A sink may take its time for each line of one write.
+#[test]
+fn lines_end_at_the_deadline() {
+    const LINES: usize = 20_000;
+    let logged = Arc::new(Mutex::new(0));
+    let sink = Arc::clone(&logged);
+    let mut policy = Policy::default();
+    policy.limits.deadline = Some(Duration::from_millis(30));
+    let engine = Engine::with_config(Config {
+        policy,
+        log: Some(Arc::new(move |_| {
+            *sink.lock().unwrap() += 1;
+            thread::sleep(Duration::from_millis(1));
+        })),
+        ..Config::default()
+    });
+    let grants = Grants {
+        clock: true,
+        log: Some(LogLevel::Info),
+        ..Grants::default()
+    };
+    let script = json!([{"do": "write", "at": 1, "path": {"repeat": ["x\n", LINES]}}]);
+    let ended = script::run(&engine.unwrap(), &grants, &steps(script));
+    assert_eq!(ended.unwrap_err().code(), StatusCode::DeadlineExceeded);
+    // All would take 20 seconds.
+    let logged = *logged.lock().unwrap();
+    assert!((1..LINES / 2).contains(&logged), "{logged}");
 }
 
 #[test]

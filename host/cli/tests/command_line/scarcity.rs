@@ -9,6 +9,7 @@
     reason = "a test that is skipped says so and why"
 )]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 use std::thread;
@@ -251,6 +252,34 @@ fn little_memory_is_enough_for_a_small_call() {
         let status = &ran.object()["status"]["code"];
         assert_eq!(status, "RESOURCE_EXHAUSTED", "{limit}: {ran:?}");
     }
+}
+
+/// What is kept of a file in a folder could be a hundred times as large as the file.
+#[test]
+fn a_folder_of_modules_with_many_targets_takes_little_memory() {
+    let folder = folder();
+    for file in 0..40 {
+        let mut text =
+            String::from("(module (memory (export \"memory\") 1) (func $f (export \"twice\")");
+        text += " (param i32) (result i32) (i32.const 0))";
+        for number in 0..32_000 {
+            write!(text, "(export \"{file}_{number}\" (func $f))").unwrap();
+        }
+        text += ")";
+        folder.module(&format!("k/{file:02}.wasm"), &text);
+    }
+    let calls = "  y = f32[16384] custom-call(x), custom_call_target=\"twice\"";
+    let line = "  y = f32[16384] negate(x)";
+    folder.write("calls.hlo", TWO.replace(line, calls));
+    let text = "ulimit -d 262144; exec \"$0\" run two.hlo --input 0=x.npy --targets k";
+    let ran = Ran::new(&script(&folder, text).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    // All but the first of those that it calls are refused.
+    let text = text.replace("two.hlo", "calls.hlo");
+    let ran = Ran::new(&script(&folder, &text).output().unwrap());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let expected = "two modules have the target \"twice\": k/00.wasm and k/01.wasm";
+    assert!(ran.stderr.contains(expected), "{ran:?}");
 }
 
 #[test]
