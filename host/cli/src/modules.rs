@@ -192,8 +192,8 @@ impl Loader {
         Ok(())
     }
 
-    /// Forgets a file that is not needed for now, and its modules: its description may be many times
-    /// as large.
+    /// Forgets a file that is not needed for now, and its modules: its description may be many
+    /// times as large.
     pub(super) fn forget(&mut self, file: &OpenedFile) {
         self.files.remove(&file.real);
         self.modules.retain(|(real, _), _| *real != file.real);

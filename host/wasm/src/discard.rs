@@ -273,8 +273,8 @@ impl Discarder {
 
     /// Waits until more than `seen` instances were taken back, until the call has its place, or
     /// until it is time to look for an idle instance again: on a busy machine one that helps may do
-    /// so for long. Of those that help, it needs one whose memory counts towards `together`, or any.
-    /// Returns false if none is waiting, at `deadline`, or once the caller cancels.
+    /// so for long. Of those that help, it needs one whose memory counts towards `together`, or
+    /// any. Returns false if none is waiting, at `deadline`, or once the caller cancels.
     pub(crate) fn wait(
         &self,
         seen: u64,

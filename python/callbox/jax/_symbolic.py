@@ -22,8 +22,8 @@ from callbox._callbox import InvalidArgumentError, Target
 _FIRST = 10007
 
 #: The most expressions of the results' open dimensions, and sums, divisions and remainders in their
-#: products, which JAX multiplies out: four expressions of 60 characters took half a minute, and one of 150 terms in
-#: each of 1,024 results four.
+#: products, which JAX multiplies out: four expressions of 60 characters took half a minute, and one
+#: of 150 terms in each of 1,024 results four.
 _MOST_TERMS = 256
 
 _TERM = re.compile(r"[+-]|\b(?:floordiv|mod|max|min)\(")

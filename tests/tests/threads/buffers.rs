@@ -6,8 +6,8 @@ use std::thread::{self, ThreadId};
 
 use callbox::call::{CallBuffers, SharedBuffers};
 
-/// Two operands, or one if the other is empty, and a result of the size of the first. `on_read` sees the offset of each read of
-/// the first operand.
+/// Two operands, or one if the other is empty, and a result of the size of the first. `on_read`
+/// sees the offset of each read of the first operand.
 pub(crate) struct Hooked<'a> {
     pub(crate) x: Vec<u8>,
     pub(crate) w: Vec<u8>,

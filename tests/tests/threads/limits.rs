@@ -186,8 +186,8 @@ fn helpers_make_room_for_other_calls() {
     });
 }
 
-/// A call that finds no room for its instance, or no memory, gets those of a thread that helps, which
-/// is stopped in a loop. The looping call goes on by itself.
+/// A call that finds no room for its instance, or no memory, gets those of a thread that helps,
+/// which is stopped in a loop. The looping call goes on by itself.
 #[test]
 fn helpers_in_loops_hold_no_other_call() {
     // So much that other threads help at once.
@@ -243,8 +243,8 @@ fn helpers_in_loops_hold_no_other_call() {
     }
 }
 
-/// A target that copies its operand, once its memory has 900 pages. At 666.0 it traps, and at 1000.0
-/// it loops for ever.
+/// A target that copies its operand, once its memory has 900 pages. At 666.0 it traps, and at
+/// 1000.0 it loops for ever.
 const GROWS: &str = r#"(module
   (memory (export "memory") 1)
   (func (export "f") (param $f i32) (result i32) (local $i i32)

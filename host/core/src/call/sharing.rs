@@ -5,9 +5,9 @@
 //! are at later parts are stopped, and those at earlier ones go on, so that the failure of the
 //! first part that fails is the one that the caller gets.
 //!
-//! A thread that helps takes only room that no other call needs, and is stopped in the middle of its
-//! part where one does. A part that finds no room or is stopped is for the calling thread, which can
-//! wait for room: calls end alike with threads that help and without.
+//! A thread that helps takes only room that no other call needs, and is stopped in the middle of
+//! its part where one does. A part that finds no room or is stopped is for the calling thread,
+//! which can wait for room: calls end alike with threads that help and without.
 
 use std::cmp::Reverse;
 use std::ops::Range;

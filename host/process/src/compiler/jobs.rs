@@ -4,16 +4,16 @@
 //! some are compiled in any case, more while all of them hold little. If one too many grows, one
 //! of those that hold most ends: one that lost least in attempts before.
 //!
-//! Those that wait come in order, where one after earlier attempts comes later by several times
-//! the processor time that those used, and at most every second place goes to such a one while
-//! others wait. If there is no room, one takes the place of the job that has used most or, where
-//! they hold too much memory, holds most, once that has used the quantum, and used or holds twice
-//! as much as the one that waits did. Time on the clock would not do: on a busy machine, a module
-//! that takes little would lose its place as one does that takes long. But where memory is short, an
-//! attempt whose turn has come takes the place in any case: among many that hold about as much,
-//! none may ever hold twice as much. A job that lost its place begins anew. A few such jobs keep
-//! their places until they have used twice as much as they lost: otherwise a stream of small
-//! modules would keep a larger one from ever being compiled.
+//! Those that wait come in order, where one after earlier attempts comes later by several times the
+//! processor time that those used, and at most every second place goes to such a one while others
+//! wait. If there is no room, one takes the place of the job that has used most or, where they hold
+//! too much memory, holds most, once that has used the quantum, and used or holds twice as much as
+//! the one that waits did. Time on the clock would not do: on a busy machine, a module that takes
+//! little would lose its place as one does that takes long. But where memory is short, an attempt
+//! whose turn has come takes the place in any case: among many that hold about as much, none may
+//! ever hold twice as much. A job that lost its place begins anew. A few such jobs keep their
+//! places until they have used twice as much as they lost: otherwise a stream of small modules
+//! would keep a larger one from ever being compiled.
 //!
 //! Jobs that have used more than modules of their size do give way before others: what a module
 //! will take is unknown, but few take that much, and most of those are bombs.

@@ -16,8 +16,8 @@ use crate::trap::lacks_memory;
 /// The most time that growth waits for threads that help with calls.
 const HELP: Duration = Duration::from_secs(60);
 
-/// How often growth looks again for an idle instance: others may have used and given back each while
-/// it looked.
+/// How often growth looks again for an idle instance: others may have used and given back each
+/// while it looked.
 const LOOKS: u32 = 8;
 
 /// The bytes of a table's element.
