@@ -104,21 +104,25 @@ mod tests {
         }
     }
 
-    #[test]
-    fn long_work_is_shown_and_cleared() {
+    /// What is shown of long work.
+    fn shown(text: &'static str) -> String {
         let terminal = Terminal::default();
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
         let (working, ended) = mpsc::channel();
-        let display = thread::spawn(move || {
-            draw(&ended, &|| "compiling a.wasm (1 of 3)".to_owned(), target);
-        });
+        let display = thread::spawn(move || draw(&ended, &|| text.to_owned(), target));
         let given_up = Instant::now() + Duration::from_secs(30);
         while terminal.0.lock().unwrap().is_empty() && Instant::now() < given_up {
             thread::sleep(Duration::from_millis(10));
         }
         drop(working);
         display.join().unwrap();
-        let shown = terminal.0.lock().unwrap().clone();
+        let shown = terminal.0.lock().unwrap();
+        shown.clone()
+    }
+
+    #[test]
+    fn long_work_is_shown_and_cleared() {
+        let shown = shown("compiling a.wasm (1 of 3)");
         assert!(shown.contains(" compiling a.wasm (1 of 3)"), "{shown:?}");
         assert!(shown.trim_end().ends_with("<cleared>"), "{shown:?}");
     }
@@ -126,19 +130,7 @@ mod tests {
     /// Otherwise a file's name could show lines as callbox's.
     #[test]
     fn a_text_is_one_line() {
-        let terminal = Terminal::default();
-        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-        let (working, ended) = mpsc::channel();
-        let display = thread::spawn(move || {
-            draw(&ended, &|| "compiling a\nerror: b.wasm".to_owned(), target);
-        });
-        let given_up = Instant::now() + Duration::from_secs(30);
-        while terminal.0.lock().unwrap().is_empty() && Instant::now() < given_up {
-            thread::sleep(Duration::from_millis(10));
-        }
-        drop(working);
-        display.join().unwrap();
-        let shown = terminal.0.lock().unwrap().clone();
+        let shown = shown("compiling a\nerror: b.wasm");
         assert!(shown.contains(r" compiling a\nerror: b.wasm"), "{shown:?}");
     }
 

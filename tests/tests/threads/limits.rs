@@ -194,17 +194,8 @@ fn helpers_in_loops_hold_no_other_call() {
     const SIZE: usize = 1 << 18;
     let mut few = small_policy();
     few.limits.instances = 2;
-    let mut small = small_policy();
-    small.limits.memory_bytes = 64 << 20;
-    small.limits.executable_memory_bytes = 2 * (64 << 20);
-    for (lack, policy) in [("instances", few), ("memory", small)] {
-        let engine = Engine::with_config(Config {
-            policy,
-            threads: Some(Counted::new(Manner::Pool, 1)),
-            ..Config::default()
-        });
-        let module = engine.unwrap().load(&wat::parse_str(GROWS).unwrap());
-        let module = module.unwrap();
+    for (lack, policy) in [("instances", few), ("memory", policy_for(2))] {
+        let module = growing(&policy, Counted::new(Manner::Pool, 1));
         let prepare = || {
             let site = CallSite::new("f", vec![shape(&[SIZE])], shape(&[SIZE]));
             module
@@ -268,22 +259,32 @@ const GROWS: &str = r#"(module
     "  \"operands\": [{\"name\": \"x\", \"dimensions\": [\"..\"]}],"
     "  \"results\": [{\"name\": \"y\", \"dimensions\": [\"..\"]}]}"))"#;
 
+fn growing(policy: &Policy, threads: Arc<Counted>) -> Arc<Module> {
+    let engine = Engine::with_config(Config {
+        policy: policy.clone(),
+        threads: Some(threads),
+        ..Config::default()
+    });
+    let module = wat::parse_str(GROWS).unwrap();
+    engine.unwrap().load(&module).unwrap()
+}
+
+/// A policy under which this many calls have memory, each for one instance.
+fn policy_for(calls: usize) -> Policy {
+    let mut policy = small_policy();
+    policy.limits.memory_bytes = 64 << 20;
+    policy.limits.executable_memory_bytes = calls * (64 << 20);
+    policy
+}
+
 /// Three calls have room, each for one instance. Threads that help take none of it for long.
 #[test]
 fn helpers_leave_memory_to_other_calls() {
     const CALLS: usize = 3;
     const SIZE: usize = 1 << 20;
-    let mut policy = small_policy();
-    policy.limits.memory_bytes = 64 << 20;
-    policy.limits.executable_memory_bytes = CALLS * (64 << 20);
+    let policy = policy_for(CALLS);
     for manner in [Manner::AtOnce, Manner::Beside, Manner::Pool] {
-        let engine = Engine::with_config(Config {
-            policy: policy.clone(),
-            threads: Some(Counted::new(manner, 3)),
-            ..Config::default()
-        });
-        let module = engine.unwrap().load(&wat::parse_str(GROWS).unwrap());
-        let module = module.unwrap();
+        let module = growing(&policy, Counted::new(manner, 3));
         std::thread::scope(|scope| {
             for number in 0..CALLS {
                 let module = &module;
@@ -310,16 +311,8 @@ fn helpers_leave_memory_to_other_calls() {
 fn helpers_leave_memory_to_calls_whose_elements_trap() {
     const CALLS: usize = 3;
     const COUNT: usize = 300;
-    let mut policy = small_policy();
-    policy.limits.memory_bytes = 64 << 20;
-    policy.limits.executable_memory_bytes = CALLS * (64 << 20);
-    let engine = Engine::with_config(Config {
-        policy,
-        threads: Some(Counted::new(Manner::Pool, 3)),
-        ..Config::default()
-    });
-    let module = engine.unwrap().load(&wat::parse_str(GROWS).unwrap());
-    let module = module.unwrap();
+    let policy = policy_for(CALLS);
+    let module = growing(&policy, Counted::new(Manner::Pool, 3));
     let arrays = shape(&[COUNT, 1]);
     let site = CallSite::new("f", vec![arrays.clone()], arrays);
     let prepared = module.prepare_mapped(site, &mapping(1, None)).unwrap();
@@ -363,16 +356,8 @@ fn helpers_leave_memory_to_calls_whose_pieces_trap() {
     const PIECES: usize = 300;
     const PIECE: usize = 64;
     const SIZE: usize = PIECES * PIECE;
-    let mut policy = small_policy();
-    policy.limits.memory_bytes = 64 << 20;
-    policy.limits.executable_memory_bytes = CALLS * (64 << 20);
-    let engine = Engine::with_config(Config {
-        policy,
-        threads: Some(Counted::new(Manner::Pool, 3)),
-        ..Config::default()
-    });
-    let module = engine.unwrap().load(&wat::parse_str(GROWS).unwrap());
-    let module = module.unwrap();
+    let policy = policy_for(CALLS);
+    let module = growing(&policy, Counted::new(Manner::Pool, 3));
     let site = CallSite::new("f", vec![shape(&[SIZE])], shape(&[SIZE]));
     let prepared = module.prepare_mapped(site, &mapping(0, Some(4 * PIECE)));
     let prepared = prepared.unwrap();
