@@ -220,7 +220,7 @@ impl Host {
         let native = Kernels::asked(native, allow_native)?;
         let names = name.map_or_else(|| trusted::names_of(path.as_deref()), Into::into);
         let beside = match (&self.0.trust, bundle) {
-            (Some(trust), None) => trusted::bundle_beside(trust, &names, path.as_deref())?,
+            (Some(trust), None) => trusted::bundle_beside(py, trust, &names, path.as_deref())?,
             _ => None,
         };
         let loading = Loading {

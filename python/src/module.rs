@@ -47,7 +47,7 @@ pub(crate) struct ModuleCore {
     pub(crate) native: Option<Native>,
     /// The calls of native code that also run as wasm.
     pub(crate) shadow: Option<Arc<Shadow>>,
-    late: Arc<LateRuns>,
+    pub(crate) late: Arc<LateRuns>,
     /// The module as loaded in this process. None once it is closed.
     loaded: PerProcess<RwLock<Option<Arc<Loaded>>>>,
     is_closed: AtomicBool,

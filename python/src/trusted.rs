@@ -49,6 +49,7 @@ pub(crate) fn names_of_path(#[pyo3(from_py_with = argument)] path: PathBuf) -> V
 
 /// The bundle of signatures beside a file, if there is one and a rule asks for it.
 pub(crate) fn bundle_beside(
+    py: Python<'_>,
     trust: &Trust,
     names: &[String],
     path: Option<&Path>,
@@ -59,7 +60,7 @@ pub(crate) fn bundle_beside(
     let mut beside = path.as_os_str().to_owned();
     beside.push(".sig");
     let beside = Path::new(&beside);
-    match files::read(beside, MOST_BUNDLE) {
+    match py.detach(|| files::read(beside, MOST_BUNDLE)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(files::error(beside, &error)),

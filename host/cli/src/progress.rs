@@ -41,7 +41,10 @@ fn draw(ended: &mpsc::Receiver<()>, text: &dyn Fn() -> String, target: ProgressD
         return;
     }
     let spinner = ProgressBar::with_draw_target(None, target);
-    spinner.set_style(ProgressStyle::default_spinner());
+    // On one row: text that is wrapped could look like a line of its own.
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        spinner.set_style(style);
+    }
     loop {
         spinner.set_message(name(&text()));
         spinner.tick();
@@ -130,8 +133,17 @@ mod tests {
     /// Otherwise a file's name could show lines as callbox's.
     #[test]
     fn a_text_is_one_line() {
-        let shown = shown("compiling a\nerror: b.wasm");
-        assert!(shown.contains(r" compiling a\nerror: b.wasm"), "{shown:?}");
+        let wrapped = shown("compiling a\nerror: b.wasm");
+        assert!(
+            wrapped.contains(r" compiling a\nerror: b.wasm"),
+            "{wrapped:?}"
+        );
+        let long = format!("compiling {:70}error: b.wasm", "a");
+        let cut = shown(long.leak());
+        assert!(
+            cut.contains(" compiling a ") && !cut.contains("error:"),
+            "{cut:?}"
+        );
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Registered {
     /// not call the target, whose name is kept for messages, as one of a few thousand.
     ///
     /// If the module cannot be loaded, or the name is taken, only programs that call the target
-    /// fail. Returns whether it was registered.
+    /// fail. Returns whether it was registered, and not by another copy of its file before.
     pub(super) fn target_in_folder(
         &mut self,
         file: &Path,
@@ -88,6 +88,7 @@ impl Registered {
             }
             return false;
         };
+        let is_new = !self.files.contains_key(name);
         let registered = match load() {
             Ok(module) => self.register(file, &module, name, name),
             Err(_) if self.files.contains_key(name) => Err(self.taken(file, name)),
@@ -98,7 +99,7 @@ impl Registered {
             self.refused.insert(name.to_owned());
             return false;
         }
-        true
+        is_new
     }
 
     fn register(

@@ -156,6 +156,7 @@ unsafe impl Compiler for CompilerProcess {
         };
         loop {
             let candidate = Candidate {
+                file_bytes: job.wasm.len(),
                 code_bytes: job.code_bytes,
                 before: task.used,
                 lost: task.used.saturating_sub(job.earlier),
@@ -387,16 +388,16 @@ fn out_of_time(child: &CompilerChild, task: &Task<'_>, waited: Duration) -> NotC
     let job = &task.job;
     let time = job.time.unwrap_or_default();
     let used = task.used + child.time_used();
+    let left = |until: Instant| until.saturating_duration_since(task.begun);
+    // Reading took a part of the limit, in some of which it waited, too.
+    let read_in = time.saturating_sub(job.until.map_or(time, left));
+    let waited = waited + read_in.saturating_sub(job.read_used);
     // The module had less time than the limit promises it.
     if waited > time / 4 {
         let status = waited_too_long(job, waited);
         return NotCompiled::Crowded { status, used };
     }
-    // Reading took a part of the limit.
-    let given = job
-        .until
-        .map(|until| until.saturating_duration_since(task.begun));
-    if child.was_starved(given.unwrap_or(time).saturating_sub(waited)) {
+    if child.was_starved(time, job.read_used) {
         let message = format!(
             "the module did not compile within {time:?} (`compile_time_ms`): other work took the processors, of which its process got {used:.1?}"
         );

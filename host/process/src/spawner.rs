@@ -197,10 +197,11 @@ impl Spawner {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        *locked(&self.starts) = None;
+        // In a forked child, a thread that is not there may hold the lock.
         if !self.is_here() {
             return;
         }
+        *locked(&self.starts) = None;
         // The threads do not panic.
         if let Some(starter) = self.starter.take() {
             let _ = starter.join();

@@ -92,6 +92,7 @@ fn compile_elsewhere(
         fingerprint: shared.fingerprint,
         time: limits.compile_time,
         until: until(limits.compile_time, file),
+        read_used: file.read_used(),
         earlier,
         memory_bytes: limits.compile_memory_bytes,
         message_bytes: limits.message_bytes,
@@ -123,13 +124,16 @@ fn compile_within(
 ) -> Result<CompiledCode> {
     let begun = Instant::now();
     let left = limit.saturating_sub(file.read_in());
-    if left < limit && left.is_zero() {
-        // Reading may take longer than the limit while other work has the processors.
-        return Err(status!(
+    // Reading may take long, or longer than the limit, while other work has the processors.
+    let read_slowly = || {
+        status!(
             DeadlineExceeded,
             Caller,
             "the module was not compiled within {limit:?} (`compile_time_ms`): other work took the processors while it was read"
-        ));
+        )
+    };
+    if left < limit && left.is_zero() {
+        return Err(read_slowly());
     }
     let permit = shared.compile_permits.acquire(left).ok_or_else(|| {
         caller_exhausted(format!("expected one of {MOST_COMPILATIONS} places to compile in within {limit:?}, found them taken by other modules"))
@@ -165,6 +169,10 @@ fn compile_within(
                     Caller,
                     "the module was not compiled within {limit:?} (`compile_time_ms`): {most} modules were compiled in this process at one time"
                 ));
+            }
+            let waited = file.read_in().saturating_sub(file.read_used());
+            if waited > limit / LEAST_SHARE {
+                return Err(read_slowly());
             }
             Err(too_slow(limit))
         }

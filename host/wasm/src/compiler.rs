@@ -79,6 +79,8 @@ pub struct CompileJob<'a> {
     /// The time at which `time` is over. Reading the file and waiting for a place count, but not
     /// the start of a process.
     pub until: Option<Instant>,
+    /// The processor time in which the file was read.
+    pub read_used: Duration,
     /// The processor time of recent jobs for the module that were [`NotCompiled::Crowded`].
     pub earlier: Duration,
     /// `Limits::compile_memory_bytes`.

@@ -17,6 +17,7 @@ use callbox_core::call::CancelToken;
 use callbox_core::locks::locked;
 
 use crate::places::Turn;
+use crate::pool::Pools;
 use crate::quota::Together;
 use crate::search::Search;
 
@@ -83,8 +84,8 @@ impl Drop for Helping {
         let mut counts = locked(&self.progress.counts);
         let own = &self.helper.token;
         counts.helping.retain(|helper| !helper.token.is_same(own));
-        drop(counts);
-        self.progress.note_done();
+        counts.done += 1;
+        self.progress.changed.notify_all();
     }
 }
 
@@ -97,7 +98,7 @@ struct Evicting<'a> {
 impl Drop for Evicting<'_> {
     fn drop(&mut self) {
         let mut counts = locked(&self.progress.counts);
-        counts.waiting -= 1;
+        counts.evicting -= 1;
         counts.done += u64::from(self.has_evicted);
         self.progress.changed.notify_all();
     }
@@ -134,9 +135,14 @@ struct Progress {
 
 #[derive(Default)]
 struct Counts {
-    /// The instances that are being taken back or help.
-    waiting: usize,
+    /// The instances that are being taken back, and the number of those that were.
+    freeing: usize,
+    freed: u64,
+    /// The threads that evict an idle instance.
+    evicting: usize,
     helping: Vec<Helper>,
+    /// How often there may have become room: an instance was taken back or evicted, or a thread
+    /// that helped has done its part.
     done: u64,
     /// The calls that wait for an instance.
     calls: usize,
@@ -145,9 +151,9 @@ struct Counts {
 }
 
 impl Counts {
-    /// The instances whose memory is about to be freed.
-    fn freeing(&self) -> usize {
-        self.waiting - self.helping.len()
+    /// Whether an instance's memory is about to be freed.
+    fn is_freeing(&self) -> bool {
+        self.freeing > 0 || self.evicting > 0
     }
 }
 
@@ -197,10 +203,7 @@ impl Discarder {
     /// Counts an instance that helps with a call until the value is dropped. The token stops it.
     pub(crate) fn helping(&self, token: CancelToken, together: Arc<Together>) -> Helping {
         let helper = Helper { token, together };
-        let mut counts = locked(&self.progress.counts);
-        counts.waiting += 1;
-        counts.helping.push(helper.clone());
-        drop(counts);
+        locked(&self.progress.counts).helping.push(helper.clone());
         Helping {
             progress: Arc::clone(&self.progress),
             helper,
@@ -227,30 +230,40 @@ impl Discarder {
         locked(&self.progress.counts).calls > 0
     }
 
-    /// The number of instances taken back so far.
+    /// How often there may have become room so far: an instance was taken back or evicted, or a
+    /// thread that helped has done its part.
     pub(crate) fn done(&self) -> u64 {
         locked(&self.progress.counts).done
     }
 
+    /// The number of instances taken back so far.
+    pub(crate) fn freed(&self) -> u64 {
+        locked(&self.progress.counts).freed
+    }
+
     /// The number of instances that will have been taken back once those are freed that are being
     /// taken back now. `None` if there are none.
-    pub(crate) fn done_with_all(&self) -> Option<u64> {
+    pub(crate) fn freed_with_all(&self) -> Option<u64> {
         let counts = locked(&self.progress.counts);
-        let freeing = counts.freeing() as u64;
-        (freeing > 0).then(|| counts.done + freeing)
+        let freeing = counts.freeing as u64;
+        (freeing > 0).then(|| counts.freed + freeing)
     }
 
     /// Begins a search for room. Evicts first if those that are being taken back are awaited by as
     /// many other calls.
     pub(crate) fn search(&self) -> Search {
         let counts = locked(&self.progress.counts);
-        Search::new(counts.freeing() <= counts.calls)
+        Search::new(counts.freeing <= counts.calls)
     }
 
-    /// Evicts an idle instance by `evict`, which returns whether there was one. It counts as being
-    /// taken back before it is taken from its pool: others that look for room do not miss it.
-    pub(crate) fn evict(&self, evict: impl FnOnce() -> bool) -> bool {
-        locked(&self.progress.counts).waiting += 1;
+    /// Evicts an idle instance of these pools by `evict`, which returns whether there was one. It
+    /// counts as being taken back before it is taken from its pool: others that look for room do
+    /// not miss it.
+    pub(crate) fn evict(&self, pools: &Pools, evict: impl FnOnce() -> bool) -> bool {
+        if !pools.has_idle() {
+            return false;
+        }
+        locked(&self.progress.counts).evicting += 1;
         let mut evicting = Evicting {
             progress: &self.progress,
             has_evicted: false,
@@ -262,11 +275,11 @@ impl Discarder {
     /// Waits until all instances are freed that are being taken back now, at most until `deadline`
     /// or until the caller cancels.
     pub(crate) fn wait_for_all(&self, deadline: Instant, cancel: Option<&CancelToken>) {
-        let Some(all) = self.done_with_all() else {
+        let Some(all) = self.freed_with_all() else {
             return;
         };
         let mut done = self.done();
-        while done < all && self.wait_for_freed(done, None, deadline, cancel) {
+        while self.freed() < all && self.wait_for_freed(done, None, deadline, cancel) {
             done = self.done();
         }
     }
@@ -282,7 +295,7 @@ impl Discarder {
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
-        let may_help = |counts: &Counts| counts.waiting > 0;
+        let may_help = |counts: &Counts| counts.is_freeing() || !counts.helping.is_empty();
         let now = Instant::now();
         let wait = |most| self.wait_while(may_help, seen, turn, deadline.min(now + most), cancel);
         let goes_on = || {
@@ -307,7 +320,7 @@ impl Discarder {
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
-        self.wait_while(|counts| counts.freeing() > 0, seen, turn, deadline, cancel)
+        self.wait_while(Counts::is_freeing, seen, turn, deadline, cancel)
     }
 
     fn wait_while(
@@ -365,7 +378,7 @@ impl Lane {
             return;
         };
         *locked(&self.waiting) += 1;
-        locked(&progress.counts).waiting += 1;
+        locked(&progress.counts).freeing += 1;
         if queue.send(job).is_err() {
             // The thread ended, so that `send` dropped the job here.
             self.note_done(progress);
@@ -403,7 +416,11 @@ pub(crate) fn freed() -> u64 {
 
 fn note_freed(progress: &Progress) {
     FREED.fetch_add(1, Ordering::Release);
-    progress.note_done();
+    let mut counts = locked(&progress.counts);
+    counts.freeing -= 1;
+    counts.freed += 1;
+    counts.done += 1;
+    progress.changed.notify_all();
 }
 
 /// A call that waits for an instance or for memory.
@@ -445,13 +462,6 @@ impl Progress {
         } else {
             Some(false)
         }
-    }
-
-    fn note_done(&self) {
-        let mut counts = locked(&self.counts);
-        counts.waiting -= 1;
-        counts.done += 1;
-        self.changed.notify_all();
     }
 }
 

@@ -25,6 +25,7 @@ use crate::failure::{exhausted, invalid};
 use crate::features::{self, NeededFeatures};
 use crate::info::ModuleInfo;
 use crate::metadata;
+use crate::processor_time;
 use crate::sections::{ReadError, Sections};
 use crate::work::FunctionWork;
 
@@ -49,8 +50,10 @@ pub struct ModuleFile {
     name: Option<Arc<str>>,
     limits: FileLimits,
     depth: Depth,
-    /// The time that reading took, which counts towards the limit on compiling.
+    /// The time that reading took, which counts towards the limit on compiling, and the processor
+    /// time of it.
     read_in: Duration,
+    read_used: Duration,
 }
 
 /// The result of a pass over a file.
@@ -115,10 +118,15 @@ impl ModuleFile {
     }
 
     fn read_to(depth: Depth, bytes: Arc<Vec<u8>>, limits: &Limits) -> Result<Self> {
-        let begun = Instant::now();
+        let (begun, used) = (Instant::now(), processor_time::of_this_thread());
         let contents = Contents::read(&bytes, limits, depth)?;
+        let read_in = begun.elapsed();
+        let now = processor_time::of_this_thread();
+        let read_used = now.zip(used).map(|(now, used)| now.saturating_sub(used));
         Ok(Self {
-            read_in: begun.elapsed(),
+            read_in,
+            // If the system does not tell, the clock decides.
+            read_used: read_used.unwrap_or(read_in).min(read_in),
             bytes,
             digest: contents.digest,
             info: Arc::new(contents.info),
@@ -212,6 +220,11 @@ impl ModuleFile {
     #[must_use]
     pub fn read_in(&self) -> Duration {
         self.read_in
+    }
+
+    /// The processor time that reading the file took.
+    pub(crate) fn read_used(&self) -> Duration {
+        self.read_used
     }
 }
 

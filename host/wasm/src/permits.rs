@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use callbox_core::locks::locked;
 
+use crate::fork::PerProcess;
+
 /// The concurrent compilations of an engine that a caller waits for.
 pub(crate) const MOST_COMPILATIONS: usize = 8;
 
@@ -17,7 +19,7 @@ pub(crate) const MOST_COMPILATIONS: usize = 8;
 const MOST_ABANDONED: usize = 8;
 
 /// The compilations of all engines that go on, with and without a permit.
-static COMPILATIONS: AtomicU32 = AtomicU32::new(0);
+static COMPILATIONS: PerProcess<AtomicU32> = PerProcess::of_first(AtomicU32::new(0));
 
 /// The permits of an engine.
 #[derive(Debug, Default)]
@@ -50,7 +52,7 @@ impl CompilePermits {
             .unwrap_or_else(PoisonError::into_inner);
         (!waited.timed_out()).then(|| {
             running.permitted += 1;
-            COMPILATIONS.fetch_add(1, Ordering::Relaxed);
+            COMPILATIONS.get().fetch_add(1, Ordering::Relaxed);
             CompilePermit {
                 permits: Arc::clone(self),
                 is_abandoned: AtomicBool::new(false),
@@ -65,7 +67,7 @@ impl CompilePermits {
 
 /// The number of compilations that go on in this process.
 pub(crate) fn compilations() -> u32 {
-    COMPILATIONS.load(Ordering::Relaxed)
+    COMPILATIONS.get().load(Ordering::Relaxed)
 }
 
 impl CompilePermit {
@@ -84,7 +86,7 @@ impl CompilePermit {
 
 impl Drop for CompilePermit {
     fn drop(&mut self) {
-        COMPILATIONS.fetch_sub(1, Ordering::Relaxed);
+        COMPILATIONS.get().fetch_sub(1, Ordering::Relaxed);
         let mut running = self.permits.locked();
         if *self.is_abandoned.get_mut() {
             running.abandoned -= 1;

@@ -94,6 +94,12 @@ impl Pools {
         list.pools.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Whether a pool has an idle instance.
+    pub(crate) fn has_idle(&self) -> bool {
+        let pools = self.all();
+        pools.iter().any(|pool| pool.idle() != Bytes::default())
+    }
+
     /// Discards an idle instance of any pool, and returns false if there is none.
     pub(crate) fn evict_one(&self) -> bool {
         let (first, count) = {

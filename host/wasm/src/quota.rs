@@ -161,6 +161,11 @@ impl Share {
         true
     }
 
+    /// The pools of those that count towards the same limit.
+    pub(crate) fn pools(&self) -> &Pools {
+        &self.quota.together.pools
+    }
+
     /// Discards an idle instance that counts towards the same limit. False if there is none.
     pub(crate) fn evict_one(&self) -> bool {
         self.quota.together.pools.evict_one()

@@ -43,7 +43,7 @@ pub(crate) struct Freeing(Vec<(Arc<EngineShared>, u64)>);
 impl Freeing {
     pub(crate) fn now() -> Self {
         let freeing = engines().into_iter().filter_map(|engine| {
-            let all = engine.discarder.done_with_all()?;
+            let all = engine.discarder.freed_with_all()?;
             Some((engine, all))
         });
         Self(freeing.collect())
@@ -53,8 +53,8 @@ impl Freeing {
     /// `end`. Returns false if all are.
     pub(crate) fn wait(&self, end: Instant, cancel: Option<&CancelToken>) -> bool {
         self.0.iter().any(|(engine, all)| {
-            let done = engine.discarder.done();
-            done < *all && engine.discarder.wait_for_freed(done, None, end, cancel)
+            let (discarder, done) = (&engine.discarder, engine.discarder.done());
+            discarder.freed() < *all && discarder.wait_for_freed(done, None, end, cancel)
         })
     }
 }

@@ -36,7 +36,7 @@ impl LateRuns {
     }
 
     /// Notes that a call of a run failed with DEADLINE_EXCEEDED after this time.
-    pub(super) fn note(&self, run: i64, time: Duration) {
+    pub(crate) fn note(&self, run: i64, time: Duration) {
         let mut runs = self.runs();
         match runs.iter_mut().find(|(known, _)| *known == run) {
             Some((_, all)) => *all = all.saturating_add(time),
@@ -55,7 +55,7 @@ impl LateRuns {
     /// # Errors
     /// DEADLINE_EXCEEDED if the stopped ones took the limit's time.
     #[inline]
-    pub(super) fn check(&self, run: Option<i64>) -> callbox::Result<()> {
+    pub(crate) fn check(&self, run: Option<i64>) -> callbox::Result<()> {
         match (run, self.limit) {
             (Some(run), Some(limit)) if self.has_runs.load(Ordering::Relaxed) => {
                 self.check_time(run, limit)

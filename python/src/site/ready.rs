@@ -276,11 +276,13 @@ impl Ready {
     /// Calls the target in a run of a program, and writes the status of each batch element to the
     /// last result.
     ///
+    /// `prepared` is when the call began to prepare its call site, if it did.
+    ///
     /// The other results of an element that failed are filled with bytes 0xFF, which is NaN for
     /// floating point, or with true.
     pub(crate) fn call_with_status(
         &self,
-        run: Option<i64>,
+        (run, prepared): (Option<i64>, Option<Instant>),
         options: Option<&CallOptions>,
         arrays: &mut RawArrays<'_>,
     ) {
@@ -315,7 +317,7 @@ impl Ready {
         let code = outcome.as_ref().err().map(Status::code);
         is_late |= code == Some(StatusCode::DeadlineExceeded);
         if let (true, Some(run)) = (is_late, run) {
-            self.late.note(run, start.elapsed());
+            self.late.note(run, prepared.unwrap_or(start).elapsed());
         }
         if let Some(recorded) = recorded {
             recorded.end(outcome.as_ref().err().or(last_failure.as_ref()), arrays);

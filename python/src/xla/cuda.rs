@@ -84,7 +84,7 @@ fn enqueue(
         let operands = borrowed(&device, found.operands, &cached.operand_sizes)?;
         let results = borrowed(&device, found.results, &cached.result_sizes)?;
         let mut queue = queue_on(&device, stream)?;
-        let options = found.within.as_ref();
+        let options = found.within();
         (found.ready).enqueue(options, &mut queue, &operands, &results)
     };
     // Attributes may nest.

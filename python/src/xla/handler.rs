@@ -84,9 +84,9 @@ fn execute(frame: Frame<'_>) -> callbox::Result<()> {
 #[inline]
 fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     let ready = &found.ready;
-    let options = found.within.as_ref().unwrap_or(ready.options());
+    let options = found.within().unwrap_or(ready.options());
     let others = LastOptions::default();
-    let last = match found.within {
+    let last = match found.within() {
         None => &found.cached.last_options,
         Some(_) => &others,
     };
@@ -96,7 +96,7 @@ fn call(frame: Frame<'_>, found: &Found<'_, Ready>) -> callbox::Result<()> {
     interrupts::cancellable(run, options, last, |options| {
         let call = |arrays: &mut RawArrays<'_>, options: &CallOptions| {
             if ready.has_status() {
-                ready.call_with_status(run, Some(options), arrays);
+                ready.call_with_status((run, found.begun()), Some(options), arrays);
                 Ok(())
             } else {
                 ready.call(Some(options), arrays)

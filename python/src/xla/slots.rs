@@ -8,7 +8,7 @@ use std::thread::LocalKey;
 use std::time::Instant;
 
 use callbox::untrusted_text::{sanitize, shown_name};
-use callbox::{ArrayShape, CallOptions, Status};
+use callbox::{ArrayShape, CallOptions, Status, StatusCode};
 
 use super::frame::{Arrays, Frame};
 use super::packing::{Packing, bytes_in_xla};
@@ -131,8 +131,21 @@ pub(super) struct Found<'a, R> {
     pub(super) results: Arrays<'a>,
     pub(super) cached: Rc<CachedSite<R>>,
     pub(super) ready: Arc<R>,
+    /// The options of a call that prepared its call site, with the deadline's time begun, and when
+    /// it began.
+    within: Option<(CallOptions, Instant)>,
+}
+
+impl<R> Found<'_, R> {
     /// The options of a call that prepared its call site, with the deadline's time begun.
-    pub(super) within: Option<CallOptions>,
+    pub(super) fn within(&self) -> Option<&CallOptions> {
+        self.within.as_ref().map(|(options, _)| options)
+    }
+
+    /// When a call that prepared its call site began.
+    pub(super) fn begun(&self) -> Option<Instant> {
+        self.within.as_ref().map(|(_, begun)| *begun)
+    }
 }
 
 thread_local! {
@@ -190,6 +203,10 @@ fn insert<'a, R>(
     let within = module.begun(&parsed.call.options());
     let target = module.target(&parsed.target);
     let start = Instant::now();
+    let has_status = parsed.call.status;
+    if has_status {
+        module.late.check(frame.run())?;
+    }
     let last = LastOptions::default();
     let prepared = interrupts::cancellable(frame.run(), &within, &last, |within| {
         CachedSite::new(frame, parsed, &module, within, prepare)
@@ -197,6 +214,11 @@ fn insert<'a, R>(
     let (cached, ready) = prepared.inspect_err(|failure| {
         if let Some(target) = target {
             module.stats(target).count_unprepared(start, failure);
+        }
+        if let (true, Some(run)) = (has_status, frame.run())
+            && failure.code() == StatusCode::DeadlineExceeded
+        {
+            module.late.note(run, start.elapsed());
         }
     })?;
     let cached = Rc::new(cached);
@@ -208,7 +230,7 @@ fn insert<'a, R>(
         results: frame.results()?,
         cached,
         ready,
-        within: Some(within),
+        within: Some((within, start)),
     })
 }
 

@@ -95,6 +95,24 @@ def test_the_stopped_calls_of_a_run_share_the_limit(guests):
         assert raised.value.blame == "guest"
 
 
+@pytest.mark.newest
+def test_calls_of_a_run_that_are_stopped_while_they_prepare_share_the_limit(assemble):
+    array = {"name": "x", "element_types": ["f32"], "dimensions": [3]}
+    target = {"name": "f", "stages": ["instantiate", "execute"], "operands": [array], "results": [array]}
+    # (loop (br 0)) (i32.const 0)
+    functions = {"f": b"\x41\x00", "f.instantiate": b"\x03\x40\x0c\x00\x0b\x41\x00"}
+    module = callbox.Host(policy={"limits": {"deadline_ms": 300}}).load(assemble(functions, [target]))
+
+    def step(x, _):
+        _, late = callbox.jax.call(module.f, x, on_error="status", deadline=0.1)
+        return x, late
+
+    _, late = jax.jit(lambda x: jax.lax.scan(step, x, length=6))(jnp.zeros(3))
+    assert {callbox.error_name(int(code)) for code in late} == {"DEADLINE_EXCEEDED"}
+    with pytest.raises(callbox.CallError, match="in this run of the program"):
+        callbox.jax.check(late[-1])
+
+
 def test_a_batch_has_a_status_for_each_element(load):
     def norm(x, eps):
         return callbox.jax.call(load("broadcast_add").broadcast_add, x, x, on_error="status")

@@ -280,6 +280,19 @@ fn a_folder_of_modules_with_many_targets_takes_little_memory() {
     assert_eq!(ran.code, 1, "{ran:?}");
     let expected = "two modules have the target \"twice\": k/00.wasm and k/01.wasm";
     assert!(ran.stderr.contains(expected), "{ran:?}");
+    // Copies are one module.
+    fs::create_dir(folder.path("copies")).unwrap();
+    for copy in 0..40 {
+        let to = folder.path(&format!("copies/{copy:02}.wasm"));
+        fs::hard_link(folder.path("k/00.wasm"), to).unwrap();
+    }
+    let ran = Ran::new(
+        &script(&folder, &text.replace("targets k", "targets copies"))
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("expected an api_version"), "{ran:?}");
 }
 
 #[test]

@@ -128,6 +128,7 @@ impl Drop for ProcessExecution<'_> {
             let end = self.end.map_or(most, |end| end.min(most));
             let asking = Asking {
                 cancel: self.options.cancel.as_ref(),
+                fuel: self.options.fuel.as_ref(),
                 ..Asking::plain("the execution's end", Some(at_least(end + GRACE)))
             };
             // A worker that does not answer is killed, and its memory is freed.

@@ -18,7 +18,7 @@ use super::failures::{killed, no_memory, processor_time_limit, too_long, unavail
 use super::jobs::{QUANTUM, Seen};
 use super::memory::resident_bytes;
 use super::places::{LOOK, Place};
-use super::times::{ThreadTimes, shows_little, thread_times, waits_for_processor};
+use super::times::{LEAST_SHARE, ThreadTimes, shows_little, thread_times, waits_for_processor};
 use crate::buffers::Buffers;
 use crate::child::{CONTEXT, END, START};
 use crate::exchange::{Closer, Exchange, Loss, Patience};
@@ -273,10 +273,13 @@ impl CompilerChild {
         bytes.unwrap_or_default()
     }
 
-    /// Whether the machine was too busy to show that the module takes long, given the time that the
-    /// job has had.
-    pub(super) fn was_starved(&self, time: Duration) -> bool {
-        shows_little(&self.latest_times(), time)
+    /// Whether the machine was too busy to show that the module takes long, given the limit and the
+    /// processor time in which its file was read.
+    pub(super) fn was_starved(&self, time: Duration, read_used: Duration) -> bool {
+        shows_little(
+            &self.latest_times(),
+            time.saturating_sub(LEAST_SHARE * read_used),
+        )
     }
 
     /// The processor time of the current job, as far as `/proc` tells it.

@@ -1,8 +1,9 @@
 //! The modules that are compiled or wait for it, and which of them give way to others.
 //!
 //! As [`turns`] keep all but a few from running, it is memory that limits how many there may be:
-//! some are compiled in any case, more while all of them hold little. If one too many grows, one
-//! of those that hold most ends: one that lost least in attempts before.
+//! some are compiled in any case, more while all of them hold little, and small ones until they hold
+//! much. If one too many grows, one of those that hold most ends: one that lost least in attempts
+//! before.
 //!
 //! Those that wait come in order, where one after earlier attempts comes later by several times the
 //! processor time that those used, and at most every second place goes to such a one while others
@@ -11,7 +12,9 @@
 //! the one that waits did. Time on the clock would not do: on a busy machine, a module that takes
 //! little would lose its place as one does that takes long. But where memory is short, an attempt
 //! whose turn has come takes the place in any case: among many that hold about as much, none may
-//! ever hold twice as much. A job that lost its place begins anew. A few such jobs keep their
+//! ever hold twice as much. There memory is taken from one job after the other, with time in
+//! between for twice the work that was lost: a stream of modules would keep all larger ones from
+//! ever being compiled. A job that lost its place begins anew. A few such jobs keep their
 //! places until they have used twice as much as they lost: otherwise a stream of small modules
 //! would keep a larger one from ever being compiled.
 //!
@@ -50,6 +53,14 @@ pub(super) const QUANTUM: Duration = Duration::from_millis(125);
 /// repository took 3.1 to 5.1 µs in November 2026, and functions of indirect calls alone 13.5.
 const TIME_PER_BYTE: Duration = Duration::from_micros(20);
 
+/// The most bytes of a file, and of its code, that take little memory to compile: some 50 MB.
+const SMALL: usize = 1 << 20;
+const SMALL_CODE: usize = 64 << 10;
+
+/// Where memory is short, the work between two jobs that lose their places, in parts of what the
+/// first one lost.
+const WORK_FOR_LOST: u32 = 2;
+
 /// An attempt after others waits behind those that begin within this many times what they used.
 const DELAY: u32 = 8;
 
@@ -69,6 +80,8 @@ pub(super) struct Jobs {
     waiting: BTreeSet<Waiting>,
     /// The attempt for which a job lost its place.
     promised: Option<u64>,
+    /// When the next job may lose its place for memory.
+    next_loss: Option<Instant>,
     /// Whether the next place goes to a first attempt, if one waits: an attempt after others had
     /// the last one.
     is_turn_of_first: bool,
@@ -78,7 +91,8 @@ pub(super) struct Jobs {
 /// A module to be compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
-    /// The bytes of its code.
+    /// The bytes of its file, and of its code.
+    pub(super) file_bytes: usize,
     pub(super) code_bytes: usize,
     /// The processor time of earlier attempts, and that of those that lost their places in this
     /// load.
@@ -132,6 +146,13 @@ pub(super) struct Seen {
     pub(super) resident: u64,
 }
 
+impl Candidate {
+    /// Whether it takes little memory.
+    fn is_small(&self) -> bool {
+        self.file_bytes <= SMALL && self.code_bytes <= SMALL_CODE
+    }
+}
+
 impl Waiting {
     fn is_first(&self) -> bool {
         self.candidate.before.is_zero()
@@ -147,6 +168,7 @@ impl Default for Jobs {
             running: Vec::new(),
             waiting: BTreeSet::new(),
             promised: None,
+            next_loss: None,
             is_turn_of_first: false,
             next: 0,
         }
@@ -172,6 +194,9 @@ impl Jobs {
 
     /// Whether an attempt that waits may begin now.
     pub(super) fn may_begin(&self, own: &Waiting) -> bool {
+        if own.candidate.is_small() && self.has_room_for_small() {
+            return true;
+        }
         match self.promised {
             Some(number) => number == own.number && !self.has_loser(),
             None => self.has_room() && self.in_order().next() == Some(own),
@@ -226,9 +251,20 @@ impl Jobs {
         self.running.iter_mut().find(|job| job.number == number)
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether there is room for one that waits.
+    pub(super) fn has_room_for_some(&self) -> bool {
+        let mut candidates = self.waiting.iter().map(|waiting| &waiting.candidate);
+        self.has_room() || self.has_room_for_small() && candidates.any(Candidate::is_small)
+    }
+
+    fn has_room(&self) -> bool {
         let count = self.running.len();
         count < FEW || (count < self.most && self.resident() < self.most_bytes / 2)
+    }
+
+    /// Whether there is room for a module that takes little memory.
+    fn has_room_for_small(&self) -> bool {
+        self.running.len() < self.most && self.resident() < self.most_bytes
     }
 
     fn resident(&self) -> u64 {
@@ -254,9 +290,11 @@ impl Jobs {
         }
         let found = self.in_order().find_map(|waiting| {
             let loser = self.gives_way_to(waiting)?;
-            Some((waiting.number, loser.number))
+            Some((waiting.number, loser.number, loser.seen.used))
         });
-        if let Some((next, loser)) = found {
+        if let Some((next, loser, lost)) = found {
+            let processors = u32::try_from(processors()).unwrap_or(1);
+            self.next_loss = Instant::now().checked_add(WORK_FOR_LOST * lost / processors);
             self.promised = Some(next);
             self.job(loser).into_iter().for_each(Job::lose);
         }
@@ -271,6 +309,8 @@ impl Jobs {
         if self.running.len() >= self.most {
             let over = jobs.filter(|job| job.all() >= 2 * candidate.before);
             over.max_by_key(|job| (job.is_costly(), job.all()))
+        } else if self.next_loss.is_some_and(|at| Instant::now() < at) {
+            None
         } else {
             // The largest module of all finds no larger one.
             let is_due = Instant::now() >= waiting.turn;

@@ -43,7 +43,7 @@ impl Places {
             }
             let look = jobs.looks(&own).then(|| {
                 // Where memory became free, the next one still sleeps.
-                if jobs.has_room() {
+                if jobs.has_room_for_some() {
                     self.0.changed.notify_all();
                 } else {
                     jobs.make_room();

@@ -15,7 +15,7 @@ use callbox_wasm::processor_time;
 /// and the time of all threads divided by their number. A compilation is serial, then parallel with
 /// a thread that ends last, then serial: it takes at most three times as long as the larger of the
 /// two. It may have waited for a quarter of the limit, which leaves a quarter.
-const LEAST_SHARE: u32 = 4;
+pub(super) const LEAST_SHARE: u32 = 4;
 
 /// The processor times of a process's threads, by thread.
 pub(super) type ThreadTimes = BTreeMap<String, Duration>;

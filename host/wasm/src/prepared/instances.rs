@@ -190,7 +190,8 @@ impl Sites {
                     None => {
                         let search = search.get_or_insert_with(|| discarder.search());
                         let wait = || discarder.wait_for_freed(seen, turn, deadline, cancel);
-                        search.next(|| discarder.evict(|| self.evict_one()), wait)
+                        let evict = || discarder.evict(&shared.pools, || self.evict_one());
+                        search.next(evict, wait)
                     }
                 }
                 // A guest may hold an instance that helps for as long as its deadline lasts.
@@ -207,7 +208,6 @@ impl Sites {
                     return Err(refused.status);
                 } else {
                     looks += 1;
-                    thread::yield_now();
                 }
             }
             seen = shared.discarder.done();

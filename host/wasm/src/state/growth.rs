@@ -1,7 +1,6 @@
 //! The growth of memories and tables: the limits that it keeps, and the guest's refusals.
 
 use std::fmt;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use callbox_core::values::Status;
@@ -18,7 +17,7 @@ const HELP: Duration = Duration::from_secs(60);
 
 /// How often growth looks again for an idle instance: others may have used and given back each
 /// while it looked.
-const LOOKS: u32 = 8;
+const LOOKS: u32 = 3;
 
 /// The bytes of a table's element.
 pub(crate) const TABLE_ELEMENT: usize = size_of::<usize>();
@@ -147,7 +146,7 @@ impl GuestState {
             // Until it has room: no thread that begins to help takes it.
             waits.get_or_insert_with(|| discarder.call_waits());
             let has_found = search.next(
-                || discarder.evict(|| self.share.evict_one()),
+                || discarder.evict(self.share.pools(), || self.share.evict_one()),
                 || {
                     if is_beside_helpers {
                         let own = Some(self.share.together());
@@ -169,7 +168,6 @@ impl GuestState {
                     return Ok(false);
                 }
                 looks += 1;
-                thread::yield_now();
             }
         }
     }

@@ -9,6 +9,7 @@ const MB: u64 = 1 << 20;
 
 /// A first attempt, with code that may take minutes.
 const FIRST: Candidate = Candidate {
+    file_bytes: 20_000_000,
     code_bytes: 20_000_000,
     before: Duration::ZERO,
     lost: Duration::ZERO,
@@ -187,10 +188,37 @@ fn where_memory_is_short_the_job_that_holds_most_gives_way() {
     jobs.end(2);
     assert!(jobs.may_begin(&first) && !jobs.may_begin(&again));
     jobs.begin(&first);
-    // The largest of all takes the place of one that used more.
+    // The largest of all takes the place of one that used more, after a while.
     sees(&mut jobs, 1, 10 * SECOND, MB);
     jobs.make_room();
+    assert!(lost(&jobs).is_empty());
+    jobs.next_loss = None;
+    jobs.make_room();
     assert_eq!(lost(&jobs), [1]);
+}
+
+/// Otherwise a stream of them would end all that hold much.
+#[test]
+fn where_memory_is_short_small_modules_take_no_place() {
+    let mut jobs = Jobs {
+        most_bytes: 4 * FEW as u64 * MB,
+        ..Jobs::default()
+    };
+    for number in 0..FEW as u64 {
+        begin(&mut jobs, FIRST);
+        sees(&mut jobs, number, SECOND, 3 * MB);
+    }
+    let large = jobs.wait(FIRST);
+    let small = jobs.wait(Candidate::default());
+    assert!(!jobs.may_begin(&large) && jobs.may_begin(&small));
+    assert!(jobs.has_room_for_some());
+    jobs.begin(&small);
+    assert!(!jobs.has_room_for_some());
+    assert!(lost(&jobs).is_empty());
+    // But where all hold too much.
+    let small = jobs.wait(Candidate::default());
+    sees(&mut jobs, 0, SECOND, 4 * FEW as u64 * MB);
+    assert!(!jobs.may_begin(&small) && !jobs.has_room_for_some());
 }
 
 /// Otherwise the largest of many that hold about as much would never have a place again.
