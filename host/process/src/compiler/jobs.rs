@@ -1,9 +1,9 @@
 //! The modules that are compiled or wait for it, and which of them give way to others.
 //!
 //! As [`turns`] keep all but a few from running, it is memory that limits how many there may be:
-//! some are compiled in any case, more while all of them hold little, and small ones until they hold
-//! much. If one too many grows, one of those that hold most ends: one that lost least in attempts
-//! before.
+//! some are compiled in any case, more while all of them hold little, and small ones until they
+//! hold much. If one too many grows, one of those that hold most ends: one that lost least in
+//! attempts before.
 //!
 //! Those that wait come in order, where one after earlier attempts comes later by several times the
 //! processor time that those used, and at most every second place goes to such a one while others
