@@ -107,6 +107,9 @@ fn compile_here(shared: &EngineShared, file: &ModuleFile) -> Result<CompiledCode
     }
 }
 
+/// The time for which a thread waits for its processor on any machine.
+const SHORT: Duration = Duration::from_millis(20);
+
 /// The time at which the limit is reached. Reading the file counts.
 fn until(limit: Option<Duration>, file: &ModuleFile) -> Option<Instant> {
     Instant::now().checked_add(limit?.saturating_sub(file.read_in()))
@@ -171,7 +174,7 @@ fn compile_within(
                 ));
             }
             let waited = file.read_in().saturating_sub(file.read_used());
-            if waited > limit / LEAST_SHARE {
+            if waited > (limit / LEAST_SHARE).max(SHORT) {
                 return Err(read_slowly());
             }
             Err(too_slow(limit))
