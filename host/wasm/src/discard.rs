@@ -210,6 +210,13 @@ impl Discarder {
         }
     }
 
+    /// Whether a thread helps with an instance whose memory counts towards this.
+    pub(crate) fn has_helper(&self, together: &Arc<Together>) -> bool {
+        let counts = locked(&self.progress.counts);
+        let mut helpers = counts.helping.iter();
+        helpers.any(|helper| Arc::ptr_eq(together, &helper.together))
+    }
+
     /// Stops the threads that help, or those whose memory counts together.
     fn stop_helping(&self, together: Option<&Arc<Together>>) {
         let counts = locked(&self.progress.counts);

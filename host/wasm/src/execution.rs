@@ -7,7 +7,6 @@ use super::instance::{Caller, Instance};
 use super::pool::Lease;
 use super::prepared::Sites;
 use super::purity;
-use super::quota::Helps;
 use callbox_core::call::{
     BufferExecution, CallBuffers, CallOptions, Execution, Functions, Slices, Stage,
 };
@@ -24,7 +23,7 @@ pub struct WasmExecution<'a> {
     /// `None` if each call has an instance of its own.
     lease: Option<Lease<'a>>,
     /// Dropped after the lease: calls that wait for an instance or memory find it in the pool.
-    helping: Option<(Helping, Helps)>,
+    helping: Option<Helping>,
 }
 
 impl<'a> WasmExecution<'a> {
@@ -98,8 +97,7 @@ impl BufferExecution for WasmExecution<'_> {
     }
 
     fn is_awaited(&self) -> bool {
-        let helping = self.helping.as_ref();
-        helping.is_some_and(|(helping, _)| helping.is_awaited())
+        self.helping.as_ref().is_some_and(Helping::is_awaited)
     }
 }
 

@@ -27,8 +27,6 @@ pub(crate) struct Quota {
 #[derive(Default)]
 pub(crate) struct Together {
     memory_bytes: AtomicUsize,
-    /// The threads that help with calls, each with an instance.
-    helping: AtomicUsize,
     /// Their idle instances give way to one that grows.
     pools: Pools,
     outside_programs: bool,
@@ -48,16 +46,6 @@ impl fmt::Debug for Together {
         f.debug_struct("Together")
             .field("memory_bytes", &self.memory_bytes)
             .finish_non_exhaustive()
-    }
-}
-
-/// A thread that helps with a call. It counts until its instance is idle or is being dropped.
-#[derive(Debug)]
-pub(crate) struct Helps(Arc<Together>);
-
-impl Drop for Helps {
-    fn drop(&mut self) {
-        self.0.helping.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -101,12 +89,6 @@ impl Quota {
     /// What the memory counts towards.
     pub(crate) fn together(&self) -> &Arc<Together> {
         &self.together
-    }
-
-    /// Counts a thread that helps with a call, until the value is dropped.
-    pub(crate) fn helping(&self) -> Helps {
-        self.together.helping.fetch_add(1, Ordering::Relaxed);
-        Helps(Arc::clone(&self.together))
     }
 
     /// Whether there may be one more instance.
@@ -181,11 +163,6 @@ impl Share {
     #[inline]
     pub(crate) fn helps(&self) -> bool {
         self.helps
-    }
-
-    /// Whether a thread with an instance that counts towards the same limit helps with a call.
-    pub(crate) fn is_beside_helpers(&self) -> bool {
-        self.quota.together.helping.load(Ordering::Relaxed) > 0
     }
 
     /// What the memory counts towards.

@@ -12,7 +12,7 @@ use crate::instance::{Begun, Caller, Instance, Purpose, Refused, check_stack, no
 use crate::interrupt::Interrupted;
 use crate::places::Turn;
 use crate::pool::Lease;
-use crate::quota::{Helps, Share};
+use crate::quota::Share;
 use crate::reclaim::Reclaim;
 use crate::shared::Evict;
 use crate::state::DELETION;
@@ -41,7 +41,7 @@ impl Sites {
     /// # Errors
     /// RESOURCE_EXHAUSTED, blamed on the caller, if another call needs the room more, or if this
     /// thread's stack is too small for a guest.
-    pub(crate) fn helping(&self, options: &CallOptions) -> Result<(Helping, Helps)> {
+    pub(crate) fn helping(&self, options: &CallOptions) -> Result<Helping> {
         let shared = &self.module.shared;
         check_stack(shared.policy.limits.stack_bytes, "the module")?;
         let token = options.cancel.clone().unwrap_or_default();
@@ -51,7 +51,7 @@ impl Sites {
         if helping.is_awaited() {
             return Err(caller_exhausted("another call waits for room"));
         }
-        Ok((helping, self.quota.helping()))
+        Ok(helping)
     }
 
     /// Makes an instance, and notes the time that this waited among the delays of the call.

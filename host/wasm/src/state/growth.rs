@@ -140,7 +140,7 @@ impl GuestState {
                 return Ok(false);
             }
             // Before the search: those that end during it are seen to.
-            let is_beside_helpers = self.share.is_beside_helpers();
+            let is_beside_helpers = discarder.has_helper(self.share.together());
             let end = if is_beside_helpers { long } else { short };
             let search = search.get_or_insert_with(|| discarder.search());
             // Until it has room: no thread that begins to help takes it.
