@@ -1,6 +1,7 @@
 //! Tests of the order and of who gives way.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use super::room::FEW;
 use super::*;
 use crate::exchange::Exchange;
 
