@@ -68,8 +68,8 @@ pub(super) fn registry(
             let file = loader.open(&path)?;
             let module = loader.load(&file, name)?;
             registered.target(&path, &module, name, export)?;
-        } else if let Some(file) = loader.open_in_folder(&path)? {
-            let mut is_used = false;
+        } else if let Some((file, is_known)) = loader.open_in_folder(&path)? {
+            let mut is_used = is_known;
             for target in &file.contents.info().targets {
                 let name = &*target.name;
                 let load = || loader.load(&file, name);
@@ -162,16 +162,19 @@ impl Loader {
         }
     }
 
-    /// Reads a file of a folder. A file that is no module is left out with a warning: the program
-    /// may do without it.
-    pub(super) fn open_in_folder(&mut self, path: &Path) -> Outcome<Option<Arc<OpenedFile>>> {
+    /// Reads a file of a folder, unless it has been read already, which is said. A file that is no
+    /// module is left out with a warning: the program may do without it.
+    pub(super) fn open_in_folder(
+        &mut self,
+        path: &Path,
+    ) -> Outcome<Option<(Arc<OpenedFile>, bool)>> {
         if let Some(file) = self.opened(path)? {
-            return Ok(Some(file));
+            return Ok(Some((file, true)));
         }
         match self.contents(path) {
             Ok(contents) => {
                 self.count_in_folders(path, contents.bytes().len() as u64)?;
-                self.keep(path, contents).map(Some)
+                Ok(Some((self.keep(path, contents)?, false)))
             }
             Err(failure) => {
                 let most = self.backend.policy().limits.module_bytes as u64;

@@ -50,7 +50,7 @@ impl ModuleFolder {
         let mut loader = Loader::new(policy)?;
         let mut files = BTreeMap::new();
         for path in paths {
-            let Some(file) = loader.open_in_folder(&path)? else {
+            let Some((file, _)) = loader.open_in_folder(&path)? else {
                 continue;
             };
             let sha256 = &file.contents.info().sha256;

@@ -44,6 +44,9 @@ static FREED: AtomicU64 = AtomicU64::new(0);
 /// Work on an instance. Dropping the job frees the instance.
 type Job = Box<dyn FnOnce() + Send>;
 
+/// What a call waits for: its turn, if it has one, and room that counts towards this, or any.
+type Wanted<'a> = (Option<&'a Turn>, Option<&'a Arc<Together>>);
+
 /// An engine's background threads, each started on first use.
 ///
 /// Deleters have a thread of their own, so that memories are freed while a deleter runs on.
@@ -73,9 +76,9 @@ struct Helper {
 }
 
 impl Helping {
-    /// Whether a call waits for an instance.
+    /// Whether a call waits for its room.
     pub(crate) fn is_awaited(&self) -> bool {
-        locked(&self.progress.counts).calls > 0
+        locked(&self.progress.counts).is_awaited(&self.helper.together)
     }
 }
 
@@ -144,8 +147,9 @@ struct Counts {
     /// How often there may have become room: an instance was taken back or evicted, or a thread
     /// that helped has done its part.
     done: u64,
-    /// The calls that wait for an instance.
-    calls: usize,
+    /// The calls that wait for an instance or for memory, each with what that counts towards if
+    /// other room does not help it.
+    waiting: Vec<Option<Arc<Together>>>,
     /// When the deleters began that run.
     deleting: Option<Instant>,
 }
@@ -154,6 +158,12 @@ impl Counts {
     /// Whether an instance's memory is about to be freed.
     fn is_freeing(&self) -> bool {
         self.freeing > 0 || self.evicting > 0
+    }
+
+    /// Whether a call waits for room that counts towards this.
+    fn is_awaited(&self, together: &Arc<Together>) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|own| own.as_ref().is_none_or(|own| Arc::ptr_eq(own, together)))
     }
 }
 
@@ -227,14 +237,15 @@ impl Discarder {
         }
     }
 
-    /// Says that a call waits, until the value is dropped.
-    pub(crate) fn call_waits(&self) -> WaitingCall<'_> {
-        self.progress.call_waits()
+    /// Says that a call waits for memory that counts towards `together`, until the value is
+    /// dropped.
+    pub(crate) fn call_waits(&self, together: &Arc<Together>) -> WaitingCall<'_> {
+        self.progress.call_waits(Some(together))
     }
 
-    /// Whether a call waits for an instance or for memory.
-    pub(crate) fn is_awaited(&self) -> bool {
-        locked(&self.progress.counts).calls > 0
+    /// Whether a call waits for room that counts towards this.
+    pub(crate) fn is_awaited(&self, together: &Arc<Together>) -> bool {
+        locked(&self.progress.counts).is_awaited(together)
     }
 
     /// How often there may have become room so far: an instance was taken back or evicted, or a
@@ -260,7 +271,7 @@ impl Discarder {
     /// many other calls.
     pub(crate) fn search(&self) -> Search {
         let counts = locked(&self.progress.counts);
-        Search::new(counts.freeing <= counts.calls)
+        Search::new(counts.freeing <= counts.waiting.len())
     }
 
     /// Evicts an idle instance of these pools by `evict`, which returns whether there was one. It
@@ -286,25 +297,24 @@ impl Discarder {
             return;
         };
         let mut done = self.done();
-        while self.freed() < all && self.wait_for_freed(done, None, deadline, cancel) {
+        while self.freed() < all && self.wait_for_freed(done, (None, None), deadline, cancel) {
             done = self.done();
         }
     }
 
     /// Waits until more than `seen` instances were taken back, until the call has its place, or
     /// until it is time to look for an idle instance again: on a busy machine one that helps may do
-    /// so for long. Of those that help, it needs one whose memory counts towards `together`, or
-    /// any. Returns false if none is waiting, at `deadline`, or once the caller cancels.
+    /// so for long. Returns false if none is waiting, at `deadline`, or once the caller cancels.
     pub(crate) fn wait(
         &self,
         seen: u64,
-        (turn, together): (Option<&Turn>, Option<&Arc<Together>>),
+        wanted: Wanted<'_>,
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
         let may_help = |counts: &Counts| counts.is_freeing() || !counts.helping.is_empty();
         let now = Instant::now();
-        let wait = |most| self.wait_while(may_help, seen, turn, deadline.min(now + most), cancel);
+        let wait = |most| self.wait_while(may_help, seen, wanted, deadline.min(now + most), cancel);
         let goes_on = || {
             let is_cancelled = cancel.is_some_and(CancelToken::is_cancelled);
             !is_cancelled && Instant::now() < deadline && may_help(&locked(&self.progress.counts))
@@ -315,7 +325,7 @@ impl Discarder {
         if !goes_on() {
             return false;
         }
-        self.stop_helping(together);
+        self.stop_helping(wanted.1);
         wait(LOOK_AGAIN) || goes_on()
     }
 
@@ -323,22 +333,22 @@ impl Discarder {
     pub(crate) fn wait_for_freed(
         &self,
         seen: u64,
-        turn: Option<&Turn>,
+        wanted: Wanted<'_>,
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
-        self.wait_while(Counts::is_freeing, seen, turn, deadline, cancel)
+        self.wait_while(Counts::is_freeing, seen, wanted, deadline, cancel)
     }
 
     fn wait_while(
         &self,
         may_help: impl Fn(&Counts) -> bool,
         seen: u64,
-        turn: Option<&Turn>,
+        (turn, together): Wanted<'_>,
         deadline: Instant,
         cancel: Option<&CancelToken>,
     ) -> bool {
-        let _waiting = self.progress.call_waits();
+        let _waiting = self.progress.call_waits(together);
         let begun = Instant::now();
         let patience = PATIENCE.min(deadline.saturating_duration_since(begun) / 2);
         let mut has_hurried = false;
@@ -431,19 +441,31 @@ fn note_freed(progress: &Progress) {
 }
 
 /// A call that waits for an instance or for memory.
-pub(crate) struct WaitingCall<'a>(&'a Progress);
+pub(crate) struct WaitingCall<'a> {
+    progress: &'a Progress,
+    together: Option<Arc<Together>>,
+}
 
 impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
-        locked(&self.0.counts).calls -= 1;
+        let own = self.together.as_ref().map(Arc::as_ptr);
+        let waiting = &mut locked(&self.progress.counts).waiting;
+        let mut each = waiting.iter();
+        if let Some(at) = each.position(|call| call.as_ref().map(Arc::as_ptr) == own) {
+            waiting.swap_remove(at);
+        }
     }
 }
 
 impl Progress {
     /// Counts a call that waits until the value is dropped.
-    fn call_waits(&self) -> WaitingCall<'_> {
-        locked(&self.counts).calls += 1;
-        WaitingCall(self)
+    fn call_waits(&self, together: Option<&Arc<Together>>) -> WaitingCall<'_> {
+        let together = together.cloned();
+        locked(&self.counts).waiting.push(together.clone());
+        WaitingCall {
+            progress: self,
+            together,
+        }
     }
 
     /// Waits until more than `seen` jobs are done, or until `deadline`. Returns whether there is

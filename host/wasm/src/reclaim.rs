@@ -54,7 +54,7 @@ impl Freeing {
     pub(crate) fn wait(&self, end: Instant, cancel: Option<&CancelToken>) -> bool {
         self.0.iter().any(|(engine, all)| {
             let (discarder, done) = (&engine.discarder, engine.discarder.done());
-            discarder.freed() < *all && discarder.wait_for_freed(done, None, end, cancel)
+            discarder.freed() < *all && discarder.wait_for_freed(done, (None, None), end, cancel)
         })
     }
 }
@@ -62,7 +62,7 @@ impl Freeing {
 fn wait(engines: &[Arc<EngineShared>], end: Instant, cancel: Option<&CancelToken>) -> bool {
     engines.iter().any(|engine| {
         let discarder = &engine.discarder;
-        discarder.wait_for_freed(discarder.done(), None, end, cancel)
+        discarder.wait_for_freed(discarder.done(), (None, None), end, cancel)
     })
 }
 

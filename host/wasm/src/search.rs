@@ -1,4 +1,60 @@
-//! How a call that lacks room looks for it.
+//! How a call that lacks room looks for it, and for how long.
+
+use std::time::{Duration, Instant};
+
+use crate::discard::Discarder;
+
+/// The most time that a call waits for threads that help with others, and for memory that is being
+/// freed.
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+
+/// How long a call waits for room.
+///
+/// Others may take what becomes free, so that it waits for some time. On a busy machine the threads
+/// that free memory, and those that help and are stopped, may run late: what is being freed when
+/// the time is over is waited for as well.
+pub(crate) struct Patience {
+    end: Instant,
+    last: Instant,
+    /// The number of instances that will have been taken back then, once `end` is over.
+    late: Option<u64>,
+}
+
+impl Patience {
+    /// Patience until `end` or, for those that are late, for the longest time that `within` makes
+    /// of it.
+    pub(crate) fn new(most: Duration, within: impl Fn(Duration) -> Instant) -> Self {
+        Self {
+            end: within(most),
+            last: within(LONGEST),
+            late: None,
+        }
+    }
+
+    /// Whether it is over. Threads that help are waited for until the last.
+    pub(crate) fn is_over(&mut self, discarder: &Discarder, is_beside_helpers: bool) -> bool {
+        let now = Instant::now();
+        if now >= self.last {
+            return true;
+        }
+        if is_beside_helpers || now < self.end {
+            return false;
+        }
+        if self.late.is_none() {
+            self.late = discarder.freed_with_all();
+        }
+        self.late.is_none_or(|all| discarder.freed() >= all)
+    }
+
+    /// The end of the next wait.
+    pub(crate) fn end(&self, is_beside_helpers: bool) -> Instant {
+        if is_beside_helpers || self.late.is_some() {
+            self.last
+        } else {
+            self.end
+        }
+    }
+}
 
 /// A call's search for room. It waits for an instance that is being taken back, and evicts an idle
 /// one, in turns: others may take what becomes free, and go on to do so.

@@ -11,6 +11,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
@@ -291,6 +292,39 @@ fn a_folder_of_modules_with_many_targets_takes_little_memory() {
             .output()
             .unwrap(),
     );
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("expected an api_version"), "{ran:?}");
+}
+
+/// The bytes of all files in folders are limited. A link adds none, also where the file has one
+/// that was read before.
+#[test]
+fn links_to_a_file_count_once() {
+    const BYTES: usize = 60 << 20;
+    let folder = folder();
+    let text = r#"(module (memory (export "memory") 1)
+        (func (export "twice") (param i32) (result i32) (i32.const 0)))"#;
+    let mut module = wat::parse_str(text).unwrap();
+    let mut size = [0; 5];
+    for (at, byte) in size.iter_mut().enumerate() {
+        let more = if at < 4 { 0x80 } else { 0 };
+        *byte = ((BYTES >> (7 * at)) & 0x7f) as u8 | more;
+    }
+    module.push(0);
+    module.extend(size);
+    module.extend([1, b'x']);
+    module.resize(module.len() + BYTES - 2, 0);
+    fs::create_dir(folder.path("links")).unwrap();
+    fs::write(folder.path("large.wasm"), module).unwrap();
+    for link in 0..40 {
+        let to = folder.path(&format!("links/{link:02}.wasm"));
+        symlink(folder.path("large.wasm"), to).unwrap();
+    }
+    let calls = "  y = f32[16384] custom-call(x), custom_call_target=\"twice\"";
+    let line = "  y = f32[16384] negate(x)";
+    folder.write("calls.hlo", TWO.replace(line, calls));
+    let text = "\"$0\" run calls.hlo --input 0=x.npy --targets links";
+    let ran = Ran::new(&script(&folder, text).output().unwrap());
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("expected an api_version"), "{ran:?}");
 }

@@ -14,7 +14,7 @@ use super::{CallBuffers, CallSite, DeviceBuffer};
 use crate::values::{ArrayShape, Result, Shape, Status};
 
 pub use self::report::Failed;
-pub(super) use self::report::of_part;
+pub(super) use self::report::{of_later_part, of_part};
 
 /// How the elements of a batch lie in a caller's arrays.
 #[derive(Clone, Debug)]

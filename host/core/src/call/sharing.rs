@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::batch::of_later_part;
 use super::prepared::{BufferExecution, DirectCalls};
 use super::{CallOptions, CancelToken, Threads, team};
 use crate::locks::locked;
@@ -41,6 +42,8 @@ pub(super) struct Worker<'w, 'c, C: DirectCalls + 'c> {
     pub(super) options: CallOptions,
     claims: &'w Claims,
     number: usize,
+    /// Whether it calls parts again, after all others.
+    is_last: bool,
 }
 
 impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
@@ -84,6 +87,7 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
     /// part broke it, which would go on with another instance beside that one, or if the failure of
     /// an earlier part has stopped it.
     fn go_on(&mut self, options: &CallOptions) {
+        self.is_last = true;
         if self.run.as_mut().is_some_and(BufferExecution::has_broken) {
             self.run = None;
         }
@@ -104,6 +108,11 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
             self.claims.give_back(self.number, part);
             return false;
         }
+        let status = if self.is_last {
+            of_later_part(status, &self.options)
+        } else {
+            status
+        };
         self.claims.fail(part, status)
     }
 }
@@ -160,6 +169,7 @@ impl Sharing<'_> {
             options: own,
             claims: &claims,
             number,
+            is_last: false,
         };
         let help = || {
             let (number, mut own) = claims.join(options);
@@ -179,19 +189,22 @@ impl Sharing<'_> {
                 options: own,
                 claims: &claims,
                 number,
+                is_last: false,
             };
             while let Some(range) = claims.take(number)
                 && worker.help(range, &step)
             {}
         };
         let done = team::share(self.threads, threads.saturating_sub(1), &help, || {
-            while let Some(range) = claims.take(number)
+            while let Some(range) = claims.take_returned(number).or_else(|| claims.take(number))
                 && step(&mut worker, range)
             {}
             claims.stop_beginners(number);
             Instant::now()
         });
-        if claims.has_returned() {
+        // Where the time is over, the failure of the part that took it is that of the call.
+        let is_late = ends_at_failure && claims.has_failed() && options.is_over();
+        if !is_late && claims.has_returned() {
             // It has waited for what is made again.
             if let Some(delays) = &options.delays {
                 delays.add(done.elapsed());
@@ -295,6 +308,10 @@ impl Claims {
                 state.returned.sort_by_key(|range| Reverse(range.start));
             }
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        !self.state().failures.is_empty()
     }
 
     fn has_returned(&self) -> bool {

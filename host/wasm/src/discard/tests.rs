@@ -6,6 +6,7 @@ use std::cell::Cell;
 
 use super::*;
 use crate::places::Places;
+use crate::search::Patience;
 
 /// Blocks in `drop` until the test releases it.
 struct Slow(mpsc::Receiver<()>);
@@ -31,7 +32,7 @@ fn waits_for_queued_values() {
     let (release, gate) = mpsc::channel();
     discarder.free(Slow(gate));
     let seen = discarder.done();
-    assert!(!discarder.wait_for_freed(seen, None, soon(), None));
+    assert!(!discarder.wait_for_freed(seen, (None, None), soon(), None));
     drop(release);
     assert!(discarder.wait(seen, (None, None), later(), None));
     assert!(!discarder.wait(discarder.done(), (None, None), later(), None));
@@ -80,11 +81,11 @@ fn a_wait_ends_when_the_call_has_its_place_or_should_look_again() {
             thread::sleep(Duration::from_millis(10));
             drop(place);
         });
-        assert!(discarder.wait_for_freed(seen, Some(&turn), later(), None));
+        assert!(discarder.wait_for_freed(seen, (Some(&turn), None), later(), None));
     });
     assert!(turn.has_place());
     drop(release);
-    assert!(discarder.wait_for_freed(seen, None, later(), None));
+    assert!(discarder.wait_for_freed(seen, (None, None), later(), None));
     let _helping = discarder.helping(CancelToken::new(), Arc::default());
     assert!(discarder.wait(discarder.done(), (None, None), later(), None));
 }
@@ -107,9 +108,48 @@ fn a_search_begins_with_what_no_other_call_waits_for() {
     let (release, slow) = mpsc::channel();
     discarder.free(Slow(slow));
     assert_eq!(first(), "freed");
-    let _waiting = discarder.progress.call_waits();
+    let _waiting = discarder.progress.call_waits(None);
     assert_eq!(first(), "idle");
     drop(release);
+}
+
+#[test]
+fn a_thread_helps_beside_calls_that_wait_for_other_room() {
+    let discarder = Discarder::default();
+    let (own, other) = (Arc::default(), Arc::default());
+    let helping = discarder.helping(CancelToken::new(), Arc::clone(&own));
+    let waits_for_other = discarder.call_waits(&other);
+    assert!(!helping.is_awaited() && discarder.is_awaited(&other));
+    let waits_for_own = discarder.call_waits(&own);
+    drop(waits_for_other);
+    assert!(helping.is_awaited());
+    drop(waits_for_own);
+    assert!(!helping.is_awaited());
+    let _waits_for_any = discarder.progress.call_waits(None);
+    assert!(helping.is_awaited());
+}
+
+/// On a busy machine the thread that frees memory runs late.
+#[test]
+fn what_is_being_freed_when_the_time_is_over_is_waited_for() {
+    let discarder = Discarder::default();
+    let begun = Instant::now();
+    let new = || Patience::new(Duration::from_millis(20), |most| begun + most);
+    let (mut alone, mut patience) = (new(), new());
+    assert!(!patience.is_over(&discarder, false));
+    thread::sleep(Duration::from_millis(20));
+    assert!(alone.is_over(&discarder, false));
+    assert!(!alone.is_over(&discarder, true));
+    let [(first, gate), (second, next)] = [(); 2].map(|()| mpsc::channel());
+    discarder.free(Slow(gate));
+    assert!(!patience.is_over(&discarder, false));
+    assert!(patience.end(false) > begun + Duration::from_secs(1));
+    // Those that follow are not.
+    discarder.free(Slow(next));
+    drop(first);
+    assert!(discarder.wait(0, (None, None), later(), None));
+    assert!(patience.is_over(&discarder, false));
+    drop(second);
 }
 
 #[test]

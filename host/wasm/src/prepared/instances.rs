@@ -14,6 +14,7 @@ use crate::places::Turn;
 use crate::pool::Lease;
 use crate::quota::Share;
 use crate::reclaim::Reclaim;
+use crate::search::Patience;
 use crate::shared::Evict;
 use crate::state::DELETION;
 use callbox_core::call::{CallOptions, CancelToken, Deadline, Fuel};
@@ -169,47 +170,51 @@ impl Sites {
         let of_limit = || caller.begun?.at.checked_add(limit?);
         let own = caller.options.deadline.map(Deadline::instant);
         let own = own.or_else(of_limit);
-        let most = Instant::now() + DELETION;
-        let deadline = own.map_or(most, |own| own.min(most));
+        let now = Instant::now();
+        let within = |most| own.map_or(now + most, |own| own.min(now + most));
+        let mut patience = Patience::new(DELETION, within);
         let cancel = caller.options.cancel.as_ref();
         let (mut looks, mut search) = (0, None);
         loop {
             let discarder = &shared.discarder;
+            let end = patience.end(false);
             if refused.lacks_fuel {
                 return Err(refused.status);
             }
             if refused.is_being_freed {
-                discarder.wait_for_all(deadline, cancel);
+                discarder.wait_for_all(end, cancel);
                 seen += 1;
                 reclaim.leave_out_own();
             }
             let turn = refused.turn.as_ref();
+            // Others than those of the executable do not help it past its own limit.
+            let own_limit = (!self.quota.has_room(limits)).then(|| self.quota.together());
+            let wanted = (turn, own_limit);
             let has_room = turn.is_some_and(Turn::has_place)
                 || match refused.missing {
-                    Some(missing) => reclaim.make_room(missing, deadline, cancel),
+                    Some(missing) => reclaim.make_room(missing, end, cancel),
                     None => {
                         let search = search.get_or_insert_with(|| discarder.search());
-                        let wait = || discarder.wait_for_freed(seen, turn, deadline, cancel);
+                        let wait = || discarder.wait_for_freed(seen, wanted, end, cancel);
                         let evict = || discarder.evict(&shared.pools, || self.evict_one());
                         search.next(evict, wait)
                     }
                 }
                 // A guest may hold an instance that helps for as long as its deadline lasts.
-                || {
-                    // Others than those of the executable do not help it past its own limit.
-                    let own = (!self.quota.has_room(limits)).then(|| self.quota.together());
-                    discarder.wait(seen, (turn, own), deadline, cancel)
-                };
-            self.check_not_stopped(Instant::now(), own, cancel)?;
+                || discarder.wait(seen, wanted, end, cancel);
+            let now = Instant::now();
+            self.check_not_stopped(now, own, cancel)?;
             if !has_room {
                 if refused.turn.is_some() && shared.places.is_one_given() {
                     thread::yield_now();
-                } else if looks == LOOKS || refused.missing.is_some() {
+                } else if looks == LOOKS || refused.missing.is_some() && now < end {
                     return Err(refused.status);
                 } else {
                     looks += 1;
                 }
             }
+            // Before the next attempt, which is the last one then.
+            let is_over = patience.is_over(discarder, false);
             seen = shared.discarder.done();
             reclaim.begin();
             if let Some(begun) = &mut caller.begun {
@@ -220,9 +225,8 @@ impl Sites {
             let turn = turn.or_else(|| refused.place.take().map(Turn::with));
             match self.try_new_instance(turn, caller) {
                 Err(next) if next.status.is_lack() => {
-                    let now = Instant::now();
-                    self.check_not_stopped(now, own, cancel)?;
-                    if now >= deadline {
+                    self.check_not_stopped(Instant::now(), own, cancel)?;
+                    if is_over {
                         return Err(next.status);
                     }
                     refused = next;

@@ -10,10 +10,8 @@ use crate::address_space::{AddressSpace, Shortage};
 use crate::failure::{caller_exhausted, exhausted};
 use crate::interrupt::Interrupted;
 use crate::reclaim::Freeing;
+use crate::search::{LONGEST, Patience};
 use crate::trap::lacks_memory;
-
-/// The most time that growth waits for threads that help with calls.
-const HELP: Duration = Duration::from_secs(60);
 
 /// How often growth looks again for an idle instance: others may have used and given back each
 /// while it looked.
@@ -125,13 +123,13 @@ impl GuestState {
     fn grow_together(&mut self, size: usize, limit: usize) -> Result<bool, Interrupted> {
         let deadline = self.interrupt.instant();
         let cancel = self.interrupt.token();
-        // A busy machine may let a thread that helps run on, and stop, late.
-        let (short, long) = (patience(deadline, DELETION), patience(deadline, HELP));
+        let mut patience = Patience::new(DELETION, |most| within(deadline, most));
         let (mut search, mut waits, mut looks) = (None, None, 0);
+        let mut is_over = false;
         loop {
             let discarder = &self.shared.discarder;
             let freed = discarder.done();
-            let gives_way = self.share.helps() && discarder.is_awaited();
+            let gives_way = self.share.helps() && discarder.is_awaited(self.share.together());
             if !gives_way && self.share.grow(size, limit) {
                 return Ok(true);
             }
@@ -139,20 +137,24 @@ impl GuestState {
                 self.interrupt.check()?;
                 return Ok(false);
             }
+            if is_over {
+                return Ok(false);
+            }
+            let together = self.share.together();
             // Before the search: those that end during it are seen to.
-            let is_beside_helpers = discarder.has_helper(self.share.together());
-            let end = if is_beside_helpers { long } else { short };
+            let is_beside_helpers = discarder.has_helper(together);
+            let end = patience.end(is_beside_helpers);
             let search = search.get_or_insert_with(|| discarder.search());
             // Until it has room: no thread that begins to help takes it.
-            waits.get_or_insert_with(|| discarder.call_waits());
+            waits.get_or_insert_with(|| discarder.call_waits(together));
             let has_found = search.next(
                 || discarder.evict(self.share.pools(), || self.share.evict_one()),
                 || {
+                    let (wanted, cancel) = ((None, Some(together)), cancel.as_ref());
                     if is_beside_helpers {
-                        let own = Some(self.share.together());
-                        discarder.wait(freed, (None, own), end, cancel.as_ref())
+                        discarder.wait(freed, wanted, end, cancel)
                     } else {
-                        discarder.wait_for_freed(freed, None, end, cancel.as_ref())
+                        discarder.wait_for_freed(freed, wanted, end, cancel)
                     }
                 },
             );
@@ -160,15 +162,14 @@ impl GuestState {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Interrupted::Deadline);
             }
-            if Instant::now() >= end {
-                return Ok(false);
-            }
             if !has_found {
                 if looks == LOOKS {
                     return Ok(false);
                 }
                 looks += 1;
             }
+            // Before the next attempt, which is the last one then.
+            is_over = patience.is_over(discarder, is_beside_helpers);
         }
     }
 
@@ -182,6 +183,10 @@ impl GuestState {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool, Interrupted> {
+        if self.refused_for_others().is_some() {
+            // Its call fails, whatever it does.
+            return Ok(false);
+        }
         let limits = &self.shared.policy.limits;
         let (limit, together) = (limits.memory_bytes, limits.executable_memory_bytes);
         let limit = limit.min(maximum.unwrap_or(usize::MAX));
@@ -262,7 +267,7 @@ impl GuestState {
             let is_freed = match &waiting {
                 Some((freeing, until)) => freeing.wait(*until, cancel.as_ref()),
                 None => {
-                    waiting = Some((Freeing::now(), patience(deadline, DELETION)));
+                    waiting = Some((Freeing::now(), within(deadline, LONGEST)));
                     // Some may have been freed since.
                     true
                 }
@@ -279,9 +284,9 @@ impl GuestState {
     }
 }
 
-/// How long growth waits for others: half of the time that is left, so that the guest may do
-/// without, but at most this long.
-fn patience(deadline: Option<Instant>, most: Duration) -> Instant {
+/// When growth no longer waits for others: after half of the time that is left, so that the guest
+/// may do without, but at most this long.
+fn within(deadline: Option<Instant>, most: Duration) -> Instant {
     let now = Instant::now();
     let left = deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
     now + left.unwrap_or(most).min(most)

@@ -25,12 +25,20 @@ pub(super) fn is_over(status: &Status, options: &CallOptions) -> bool {
     is_stopped && (status.blame() == Blame::Caller || options.is_over())
 }
 
-/// The failure of a part of a call, which is not the first if `number` is not 0. A later part for
-/// which no time was left was not called, because the target took it in the parts before, unless
-/// they waited for most of it.
+/// The failure of a part of a call, which is not the first if `number` is not 0.
 pub(in crate::call) fn of_part(number: usize, status: Status, options: &CallOptions) -> Status {
+    if number == 0 {
+        status
+    } else {
+        of_later_part(status, options)
+    }
+}
+
+/// The failure of a part that is called after others. If no time was left for it, it was not
+/// called, because the target took it in the parts before, unless they waited for most of it.
+pub(in crate::call) fn of_later_part(status: Status, options: &CallOptions) -> Status {
     let is_late = status.code() == StatusCode::DeadlineExceeded && status.blame() == Blame::Caller;
-    if number == 0 || !is_late || options.delays.as_ref().is_some_and(Delays::are_to_blame) {
+    if !is_late || options.delays.as_ref().is_some_and(Delays::are_to_blame) {
         return status;
     }
     let message = format!("{}: the calls before it took that long", status.message());

@@ -25,6 +25,8 @@ pub(in crate::compiler) struct Job {
     /// The processor time of its earlier attempts, and that of those that lost their places.
     pub(super) before: Duration,
     lost: Duration,
+    /// Whether its module takes little memory by its size.
+    pub(super) is_small: bool,
     /// The processor time for which it keeps its place and its priority, if longer than others.
     pub(in crate::compiler) kept: Duration,
     /// What the last look showed.
@@ -61,6 +63,7 @@ impl Job {
             expected: TIME_PER_BYTE.saturating_mul(code_bytes),
             before: candidate.before,
             lost: candidate.lost,
+            is_small: candidate.is_small(),
             kept,
             seen: Seen::default(),
             process: None,

@@ -2,7 +2,7 @@
 //!
 //! As [`turns`](crate::compiler::turns) keep all but a few from running, it is memory that limits
 //! how many there may be: some are compiled in any case, more while all of them hold little, and
-//! small ones until they hold much. If one too many grows, one of those that hold most ends: one
+//! small ones until they, or all, hold much. If one too many grows, one of those that hold most ends: one
 //! that lost least in attempts before.
 //!
 //! If there is no room, one that waits takes the place of the job that has used most or, where they
@@ -11,13 +11,13 @@
 //! takes little would lose its place as one does that takes long. But where memory is short, an
 //! attempt whose turn has come takes the place in any case: among many that hold about as much,
 //! none may ever hold twice as much. There memory is taken from one job after the other, with time
-//! in between for twice the work that was lost: a stream of modules would keep all larger ones from
-//! ever being compiled.
+//! in between for twice the work that was lost, or for a few seconds of it: a stream of modules
+//! would keep all larger ones from ever being compiled.
 //!
 //! Jobs that have used more than modules of their size do give way before others: what a module
 //! will take is unknown, but few take that much, and most of those are bombs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use callbox_core::call::processors;
 
@@ -36,13 +36,20 @@ const MOST_THREADS: usize = 512;
 const MOST_BYTES: u64 = 8 << 30;
 const PART_OF_MACHINE: u64 = 3;
 
-/// The most bytes of a file, and of its code, that take little memory to compile: some 50 MB.
+/// The most bytes of a file, and of its code, that take little memory to compile: some 50 MB. Few
+/// take more than this.
 const SMALL: usize = 1 << 20;
 const SMALL_CODE: usize = 64 << 10;
+const SMALL_MEMORY: u64 = 128 << 20;
+
+/// The part of the memory that those may hold which began out of order for being small, one in this
+/// many.
+const PART_OF_SMALL: u64 = 8;
 
 /// Where memory is short, the work between two jobs that lose their places, in parts of what the
-/// first one lost.
+/// first one lost, of which no more than this counts.
 const WORK_FOR_LOST: u32 = 2;
+const MOST_LOST: Duration = Duration::from_secs(2);
 
 /// The most jobs at one time, and the most bytes of memory that more than a few hold.
 pub(super) fn limits() -> (usize, u64) {
@@ -56,7 +63,7 @@ pub(super) fn limits() -> (usize, u64) {
 impl Candidate {
     /// Whether it takes little memory.
     pub(super) fn is_small(&self) -> bool {
-        self.file_bytes <= SMALL && self.code_bytes <= SMALL_CODE
+        self.file_bytes <= SMALL && self.code_bytes <= SMALL_CODE && self.held <= SMALL_MEMORY
     }
 }
 
@@ -74,7 +81,11 @@ impl Jobs {
 
     /// Whether there is room for a module that takes little memory.
     pub(super) fn has_room_for_small(&self) -> bool {
-        self.running.len() < self.most && self.resident() < self.most_bytes
+        let small = self.running.iter().filter(|job| job.is_small);
+        let held: u64 = small.map(|job| job.seen.resident).sum();
+        self.running.len() < self.most
+            && held < self.most_bytes / PART_OF_SMALL
+            && self.resident() < self.most_bytes
     }
 
     fn resident(&self) -> u64 {
@@ -93,7 +104,10 @@ impl Jobs {
         }
         let found = self.in_order().find_map(|waiting| {
             let loser = self.gives_way_to(waiting)?;
-            Some((waiting.number, loser.number, loser.seen.used))
+            // What takes more than others is no loss.
+            let is_loss = !loser.is_costly();
+            let lost = loser.seen.used.min(MOST_LOST);
+            Some((waiting.number, loser.number, lost * u32::from(is_loss)))
         });
         if let Some((next, loser, lost)) = found {
             let processors = u32::try_from(processors()).unwrap_or(1);

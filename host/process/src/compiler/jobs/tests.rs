@@ -222,6 +222,65 @@ fn where_memory_is_short_small_modules_take_no_place() {
     assert!(!jobs.may_begin(&small) && !jobs.has_room_for_some());
 }
 
+/// Their files say little of what they take.
+#[test]
+fn small_modules_that_take_much_come_in_order() {
+    let mut jobs = Jobs {
+        most_bytes: 100 * FEW as u64 * MB,
+        ..Jobs::default()
+    };
+    let small = Candidate::default();
+    for number in 0..FEW as u64 {
+        begin(&mut jobs, small);
+        sees(&mut jobs, number, SECOND, 20 * MB);
+    }
+    sees(&mut jobs, 0, SECOND, 60 * MB * FEW as u64);
+    let first = jobs.wait(FIRST);
+    let next = jobs.wait(small);
+    assert!(!jobs.may_begin(&next) && !jobs.has_room_for_some());
+    jobs.make_room();
+    assert_eq!(lost(&jobs), [0]);
+    jobs.end(0);
+    assert!(jobs.may_begin(&first) && !jobs.may_begin(&next));
+    // Nor does one that took much go first again.
+    let mut jobs = full();
+    jobs.end(0);
+    let held = 1 << 30;
+    jobs.wait(FIRST);
+    let again = jobs.wait(Candidate { held, ..small });
+    assert!(!jobs.may_begin(&again) && jobs.may_begin(&jobs.waiting.clone().pop_first().unwrap()));
+}
+
+/// Otherwise one that ran for long would keep all others from the memory of the rest.
+#[test]
+fn where_memory_is_short_a_loss_counts_little_if_it_was_large() {
+    for (used, most) in [
+        (SECOND, SECOND),
+        (9 * SECOND, 2 * SECOND),
+        (999 * SECOND, Duration::ZERO),
+    ] {
+        let mut jobs = Jobs {
+            most_bytes: FEW as u64 * MB,
+            ..Jobs::default()
+        };
+        for number in 0..FEW as u64 {
+            begin(&mut jobs, FIRST);
+            sees(&mut jobs, number, QUANTUM, MB);
+        }
+        sees(&mut jobs, 3, used, 6 * MB);
+        jobs.wait(FIRST);
+        let before = Instant::now();
+        jobs.make_room();
+        assert_eq!(lost(&jobs), [3]);
+        let work = most * 2 / u32::try_from(processors()).unwrap();
+        let next = jobs.next_loss.unwrap();
+        assert!(
+            next >= before + work && next <= Instant::now() + work,
+            "{used:?}"
+        );
+    }
+}
+
 /// Otherwise the largest of many that hold about as much would never have a place again.
 #[test]
 fn where_memory_is_short_an_attempt_has_a_place_when_its_turn_comes() {
