@@ -14,6 +14,8 @@ pub(crate) enum Manner {
     AtOnce,
     /// On a thread of its own.
     Beside,
+    /// On a thread of its own, which begins before the caller does.
+    First,
     /// On a [`ThreadPool`].
     Pool,
     /// Not before [`Counted::run_kept`].
@@ -90,6 +92,10 @@ impl Threads for Counted {
             }
             Manner::Beside => {
                 thread::spawn(job);
+            }
+            Manner::First => {
+                thread::spawn(job);
+                thread::sleep(Duration::from_millis(100));
             }
             Manner::Pool => self.pool.run(job),
             Manner::Asleep => drop(job),

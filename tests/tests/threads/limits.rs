@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use callbox::StatusCode;
-use callbox::call::{CancelToken, Slices};
+use callbox::call::{CancelToken, Deadline, Slices};
 use callbox::policy::{Isolation, Limits};
 
 use super::buffers::Hooked;
@@ -232,6 +232,46 @@ fn helpers_in_loops_hold_no_other_call() {
             assert_eq!(held.join().unwrap().code(), StatusCode::Cancelled);
         });
     }
+}
+
+/// A thread that helped with the first part gives it back when there is no time left for it: the
+/// failure is that of the part in which the time passed, as on one thread.
+#[test]
+fn a_guest_is_to_blame_for_the_time_that_a_part_given_back_lacks() {
+    const SIZE: usize = 1 << 18;
+    let module = growing(&policy_for(2), Counted::new(Manner::First, 1));
+    let prepare = || {
+        let site = CallSite::new("f", vec![shape(&[SIZE])], shape(&[SIZE]));
+        module
+            .prepare_mapped(site, &mapping(0, Some(1 << 16)))
+            .unwrap()
+    };
+    let (looping, other) = (prepare(), prepare());
+    let options = CallOptions {
+        deadline: Some(Deadline::After(Duration::from_secs(1))),
+        ..threads(2)
+    };
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| {
+            let loops = bytes(&[1000.0; SIZE]);
+            looping.call_with(&options, &[&loops], &mut [&mut loops.clone()])
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let x = bytes(&floats(SIZE, 0.5));
+        let called = other.call_with(&threads(1), &[&x], &mut [&mut x.clone()]);
+        assert_eq!(called, Ok(()));
+        let status = late.join().unwrap().unwrap_err();
+        let told = (status.code(), status.blame());
+        assert_eq!(
+            told,
+            (StatusCode::DeadlineExceeded, Blame::Guest),
+            "{status}"
+        );
+        assert!(
+            status.message().contains("ran past its deadline"),
+            "{status}"
+        );
+    });
 }
 
 /// A target that copies its operand, once its memory has 900 pages. At 666.0 it traps, and at

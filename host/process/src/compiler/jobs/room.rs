@@ -2,8 +2,8 @@
 //!
 //! As [`turns`](crate::compiler::turns) keep all but a few from running, it is memory that limits
 //! how many there may be: some are compiled in any case, more while all of them hold little, and
-//! small ones until they, or all, hold much. If one too many grows, one of those that hold most ends: one
-//! that lost least in attempts before.
+//! small ones until they, or all, hold much. If one too many grows, one of those that hold most
+//! ends: one that lost least in attempts before.
 //!
 //! If there is no room, one that waits takes the place of the job that has used most or, where they
 //! hold too much memory, holds most, once that has used the quantum, and used or holds twice as
