@@ -12,8 +12,8 @@ mod certificate;
 mod der;
 mod keyless;
 mod keys;
+mod statement;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use base64::Engine as _;
@@ -21,15 +21,17 @@ use base64::engine::general_purpose::STANDARD;
 use callbox_core::json::Limited;
 use callbox_core::untrusted_text::shown_name;
 use callbox_core::values::{Blame, Result, Status, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use self::keyless::{Evidence, LogEntry, RawEntry};
+use self::statement::{Statement, files_of};
 
 pub use certificate::Certificate;
 pub use keyless::{Identity, TrustedRoot};
 pub use keys::{EcdsaKey, EcdsaSecretKey};
+pub use statement::{LEFT_OUT, SignedFiles};
 
 /// The largest bundle, in bytes.
 const MAX_BYTES: usize = 16 << 20;
@@ -56,17 +58,9 @@ const OTHER_TYPES: [(&str, bool); 3] = [
 ];
 
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
-const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-const PREDICATE_TYPE: &str = "https://model_signing/signature/v1.0";
-
-/// The files of git, which bundles leave out.
-pub const LEFT_OUT: [&str; 4] = [".git", ".gitattributes", ".github", ".gitignore"];
 
 /// The name of the only file of a bundle that is not of a folder.
 pub const ONE_FILE: &str = ".";
-
-/// The files that a bundle signs: each path, with `/` between names, and its SHA-256.
-pub type SignedFiles = BTreeMap<String, [u8; 32]>;
 
 /// A bundle that was read. Its signature is checked by [`verify`](Self::verify) alone.
 #[derive(Clone, Debug)]
@@ -150,51 +144,6 @@ struct Envelope {
 #[derive(Deserialize)]
 struct EnvelopeSignature {
     sig: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Statement {
-    #[serde(rename = "_type")]
-    kind: String,
-    subject: Vec<Subject>,
-    predicate_type: String,
-    predicate: Predicate,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Subject {
-    name: String,
-    digest: SubjectDigest,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SubjectDigest {
-    sha256: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Predicate {
-    serialization: Serialization,
-    resources: Vec<Resource>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Serialization {
-    method: String,
-    hash_type: String,
-    #[serde(default)]
-    allow_symlinks: bool,
-    /// Written alone: the files are those that are listed.
-    #[serde(default, skip_deserializing)]
-    ignore_paths: Vec<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Resource {
-    name: String,
-    algorithm: String,
-    digest: String,
 }
 
 impl Bundle {
@@ -427,35 +376,6 @@ pub fn sign_files(
     Ok(text)
 }
 
-impl Statement {
-    fn new(name: &str, files: &SignedFiles) -> Self {
-        let resources = files.iter().map(|(name, digest)| Resource {
-            name: name.clone(),
-            algorithm: "sha256".to_owned(),
-            digest: hex::encode(digest),
-        });
-        Self {
-            kind: STATEMENT_TYPE.to_owned(),
-            subject: vec![Subject {
-                name: name.to_owned(),
-                digest: SubjectDigest {
-                    sha256: hex::encode(root(files.values())),
-                },
-            }],
-            predicate_type: PREDICATE_TYPE.to_owned(),
-            predicate: Predicate {
-                serialization: Serialization {
-                    method: "files".to_owned(),
-                    hash_type: "sha256".to_owned(),
-                    allow_symlinks: false,
-                    ignore_paths: LEFT_OUT.map(str::to_owned).to_vec(),
-                },
-                resources: resources.collect(),
-            },
-        }
-    }
-}
-
 /// The bytes that a signature of an envelope signs.
 fn message(payload: &[u8]) -> Vec<u8> {
     let start = format!(
@@ -464,53 +384,6 @@ fn message(payload: &[u8]) -> Vec<u8> {
         payload.len()
     );
     [start.as_bytes(), payload].concat()
-}
-
-/// The digest of a statement's subject: of all digests, in the order of the statement.
-fn root<'a>(digests: impl Iterator<Item = &'a [u8; 32]>) -> [u8; 32] {
-    let digest = digests.fold(Sha256::new(), |sum, digest| sum.chain_update(digest));
-    digest.finalize().into()
-}
-
-/// The files of a statement.
-fn files_of(payload: &[u8]) -> Result<SignedFiles> {
-    let statement: Statement = serde_json::from_slice(payload).map_err(|e| malformed(&e))?;
-    expect("`_type`", STATEMENT_TYPE, &statement.kind)?;
-    expect("`predicateType`", PREDICATE_TYPE, &statement.predicate_type)?;
-    let predicate = statement.predicate;
-    expect("`method`", "files", &predicate.serialization.method)?;
-    expect("`hash_type`", "sha256", &predicate.serialization.hash_type)?;
-    let mut digests = Vec::new();
-    let mut files = SignedFiles::new();
-    for resource in predicate.resources {
-        expect("`algorithm`", "sha256", &resource.algorithm)?;
-        let mut digest = [0; 32];
-        hex::decode_to_slice(&resource.digest, &mut digest).map_err(|_| {
-            invalid(format!(
-                "expected a SHA-256 of 64 hexadecimal digits, found \"{}\"",
-                shown_name(&resource.digest)
-            ))
-        })?;
-        digests.push(digest);
-        if files.contains_key(&resource.name) {
-            return Err(invalid(format!(
-                "the bundle lists \"{}\" twice",
-                shown_name(&resource.name)
-            )));
-        }
-        files.insert(resource.name, digest);
-    }
-    let found = hex::encode(root(digests.iter()));
-    match &statement.subject[..] {
-        [subject] if subject.digest.sha256 == found => Ok(files),
-        [_] => Err(invalid(
-            "the bundle contradicts itself: its digest is not that of its files",
-        )),
-        more => Err(invalid(format!(
-            "expected one subject in the bundle, found {}",
-            more.len()
-        ))),
-    }
 }
 
 fn decoded(what: &str, text: &str) -> Result<Vec<u8>> {
