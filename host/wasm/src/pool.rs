@@ -12,7 +12,7 @@
 //!
 //! A lease costs one uncontended lock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use callbox_core::locks::locked;
@@ -28,6 +28,9 @@ const SLOTS: usize = 32;
 /// moves no instance.
 pub(crate) struct Pool {
     slots: Box<[Slot]>,
+    /// The number of slots that have ever been leased: the first ones. A search of a thousand pools
+    /// looks at few.
+    used: AtomicUsize,
     overflow: Mutex<Vec<Instance>>,
 }
 
@@ -49,6 +52,7 @@ impl Pool {
     pub(crate) fn new() -> Self {
         Self {
             slots: std::iter::repeat_with(Slot::default).take(SLOTS).collect(),
+            used: AtomicUsize::new(0),
             overflow: Mutex::default(),
         }
     }
@@ -56,10 +60,22 @@ impl Pool {
     /// Leases the first free slot, so that there are no more instances than concurrent executions.
     #[inline]
     pub(crate) fn lease(&self) -> Lease<'_> {
-        match self.slots.iter().find_map(Slot::lease) {
-            Some(lease) => lease,
+        let mut slots = self.slots.iter().enumerate();
+        let found = slots.find_map(|(at, slot)| Some((at, slot.lease()?)));
+        match found {
+            Some((at, lease)) => {
+                if at >= self.used.load(Ordering::Relaxed) {
+                    self.used.fetch_max(at + 1, Ordering::Relaxed);
+                }
+                lease
+            }
             None => Lease::Overflow(&self.overflow, locked(&self.overflow).pop()),
         }
+    }
+
+    /// The slots that may have an instance.
+    fn used(&self) -> &[Slot] {
+        &self.slots[..self.used.load(Ordering::Relaxed)]
     }
 }
 
@@ -97,7 +113,7 @@ impl Pools {
     /// Whether a pool has an idle instance.
     pub(crate) fn has_idle(&self) -> bool {
         let pools = self.all();
-        pools.iter().any(|pool| pool.idle() != Bytes::default())
+        pools.iter().any(|pool| pool.has_idle())
     }
 
     /// Discards an idle instance of any pool, and returns false if there is none.
@@ -121,9 +137,15 @@ impl Pools {
 }
 
 impl Evict for Pool {
+    fn has_idle(&self) -> bool {
+        let slots = self.used();
+        slots.iter().any(|slot| slot.idle() != Bytes::default())
+            || slots.len() == SLOTS && !locked(&self.overflow).is_empty()
+    }
+
     fn idle(&self) -> Bytes {
         let overflow = locked(&self.overflow);
-        let slots = self.slots.iter().map(Slot::idle);
+        let slots = self.used().iter().map(Slot::idle);
         slots
             .chain(overflow.iter().map(Instance::takes))
             .fold(Bytes::default(), plus)
@@ -131,7 +153,7 @@ impl Evict for Pool {
 
     fn evict_one(&self) -> Option<Bytes> {
         // Leases take the first free slots, so that the last ones are idle the longest.
-        let idle = self.slots.iter().rev();
+        let idle = self.used().iter().rev();
         let mut idle = idle.filter(|slot| slot.idle() != Bytes::default());
         let taken = idle.find_map(Slot::take);
         let taken = taken.or_else(|| locked(&self.overflow).pop());

@@ -36,6 +36,9 @@ use crate::ticker::Ticker;
 
 /// A pool that keeps idle instances.
 pub(crate) trait Evict: Send + Sync {
+    /// Whether it has an idle instance.
+    fn has_idle(&self) -> bool;
+
     /// The bytes of address space and of memory that its idle instances take.
     fn idle(&self) -> Bytes;
 
