@@ -42,8 +42,10 @@ pub(super) struct Worker<'w, 'c, C: DirectCalls + 'c> {
     pub(super) options: CallOptions,
     claims: &'w Claims,
     number: usize,
-    /// Whether it calls parts again, after all others.
-    is_last: bool,
+    /// When it began the one part that it is at, where parts take long.
+    begun: Option<Instant>,
+    /// Whether it calls parts that others gave back, after later ones.
+    goes_back: bool,
 }
 
 impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
@@ -58,6 +60,17 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
         }
     }
 
+    /// Claims parts for the calling thread, those first that others gave back. One that was stopped
+    /// begins anew for these.
+    fn next(&mut self) -> Option<Range<usize>> {
+        let returned = (!self.is_stopped()).then(|| self.claims.take_returned(self.number));
+        if let Some(range) = returned.flatten() {
+            self.goes_back = true;
+            return Some(range);
+        }
+        self.claims.take(self.number)
+    }
+
     /// Calls a range of parts on a thread that helps, until another call needs its room more, or
     /// until `step` returns false. Returns whether the thread goes on.
     fn help(
@@ -68,12 +81,13 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
         let (mut next, mut size) = (range.start, 1);
         while next < range.end {
             let (end, begun) = (range.end.min(next + size), Instant::now());
+            self.begun = (end - next == 1).then_some(begun);
             if !step(self, next..end) {
                 return false;
             }
             next = end;
             if self.run.as_ref().is_some_and(BufferExecution::is_awaited) {
-                self.claims.give_back(self.number, next);
+                self.claims.give_back(self.number, next, Duration::ZERO);
                 return false;
             }
             if begun.elapsed() < BETWEEN_LOOKS {
@@ -87,7 +101,7 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
     /// part broke it, which would go on with another instance beside that one, or if the failure of
     /// an earlier part has stopped it.
     fn go_on(&mut self, options: &CallOptions) {
-        self.is_last = true;
+        self.goes_back = true;
         if self.run.as_mut().is_some_and(BufferExecution::has_broken) {
             self.run = None;
         }
@@ -105,10 +119,11 @@ impl<'c, C: DirectCalls> Worker<'_, 'c, C> {
     /// Notes the failure of a part. Returns whether the thread goes on.
     pub(super) fn fail(&self, part: usize, status: Status) -> bool {
         if self.options.helps && (status.is_lack() || self.is_stopped()) {
-            self.claims.give_back(self.number, part);
+            let lost = self.begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+            self.claims.give_back(self.number, part, lost);
             return false;
         }
-        let status = if self.is_last {
+        let status = if self.goes_back {
             of_later_part(status, &self.options)
         } else {
             status
@@ -169,7 +184,8 @@ impl Sharing<'_> {
             options: own,
             claims: &claims,
             number,
-            is_last: false,
+            begun: None,
+            goes_back: false,
         };
         let help = || {
             let (number, mut own) = claims.join(options);
@@ -189,14 +205,15 @@ impl Sharing<'_> {
                 options: own,
                 claims: &claims,
                 number,
-                is_last: false,
+                begun: None,
+                goes_back: false,
             };
             while let Some(range) = claims.take(number)
                 && worker.help(range, &step)
             {}
         };
         let done = team::share(self.threads, threads.saturating_sub(1), &help, || {
-            while let Some(range) = claims.take_returned(number).or_else(|| claims.take(number))
+            while let Some(range) = worker.next()
                 && step(&mut worker, range)
             {}
             claims.stop_beginners(number);
@@ -205,9 +222,9 @@ impl Sharing<'_> {
         // Where the time is over, the failure of the part that took it is that of the call.
         let is_late = ends_at_failure && claims.has_failed() && options.is_over();
         if !is_late && claims.has_returned() {
-            // It has waited for what is made again.
+            // It may have waited for what is made again.
             if let Some(delays) = &options.delays {
-                delays.add(done.elapsed());
+                delays.add(done.elapsed().min(claims.lost()));
             }
             worker.go_on(options);
             while let Some(range) = claims.take_returned(worker.number)
@@ -231,6 +248,8 @@ struct State {
     left: Range<usize>,
     /// The parts that threads gave back, the last ones first.
     returned: Vec<Range<usize>>,
+    /// The most time that a thread spent on a part that it gave back.
+    lost: Duration,
     failures: Vec<(usize, Status)>,
     /// For each thread the parts that it claimed last, and its token.
     workers: Vec<(Range<usize>, CancelToken)>,
@@ -252,6 +271,7 @@ impl Claims {
             state: Mutex::new(State {
                 left: parts,
                 returned: Vec::new(),
+                lost: Duration::ZERO,
                 failures: Vec::new(),
                 workers: Vec::new(),
             }),
@@ -295,9 +315,10 @@ impl Claims {
     }
 
     /// Gives back the rest of the parts that a thread has claimed, from one on that it did not
-    /// call.
-    fn give_back(&self, worker: usize, part: usize) {
+    /// call, or on which it spent the time that is lost.
+    fn give_back(&self, worker: usize, part: usize, lost: Duration) {
         let mut state = self.state();
+        state.lost = state.lost.max(lost);
         let is_needed = !self.ends_at_failure || state.failures.iter().all(|(at, _)| *at > part);
         if let Some((current, _)) = state.workers.get(worker)
             && is_needed
@@ -308,6 +329,10 @@ impl Claims {
                 state.returned.sort_by_key(|range| Reverse(range.start));
             }
         }
+    }
+
+    fn lost(&self) -> Duration {
+        self.state().lost
     }
 
     fn has_failed(&self) -> bool {
@@ -375,14 +400,15 @@ mod tests {
             [(); 3].map(|()| claims.join(&CallOptions::default()));
         assert_eq!(claims.take(first), Some(0..4));
         assert_eq!(claims.take(second), Some(4..7));
-        claims.give_back(second, 5);
-        claims.give_back(first, 0);
+        claims.give_back(second, 5, Duration::from_secs(2));
+        claims.give_back(first, 0, Duration::from_secs(1));
         // Nothing is left of these.
         assert_eq!(claims.take(caller), Some(7..10));
-        claims.give_back(caller, 10);
+        claims.give_back(caller, 10, Duration::ZERO);
         assert_eq!(claims.take_returned(caller), Some(0..4));
         assert_eq!(claims.take_returned(caller), Some(5..7));
         assert!(!claims.has_returned());
+        assert_eq!(claims.lost(), Duration::from_secs(2));
     }
 
     #[test]
@@ -395,10 +421,10 @@ mod tests {
         for (worker, parts) in [(first, 0..4), (second, 4..7), (third, 7..10)] {
             assert_eq!(claims.take(worker), Some(parts));
         }
-        claims.give_back(first, 2);
+        claims.give_back(first, 2, Duration::ZERO);
         assert!(!claims.fail(5, status()));
         // A later part is not needed.
-        claims.give_back(third, 8);
+        claims.give_back(third, 8, Duration::ZERO);
         assert_eq!(claims.take_returned(first), Some(2..4));
         assert!(!claims.has_returned() && claims.is_done());
         assert!(token.is_some_and(|token| !token.is_cancelled()));

@@ -188,7 +188,9 @@ impl Sites {
             }
             let turn = refused.turn.as_ref();
             // Others than those of the executable do not help it past its own limit.
-            let own_limit = (!self.quota.has_room(limits)).then(|| self.quota.together());
+            let least = self.module.least_memory();
+            let fits = self.quota.has_room(limits) && self.quota.has_memory(least, limits);
+            let own_limit = (!fits).then(|| self.quota.together());
             let wanted = (turn, own_limit);
             let has_room = turn.is_some_and(Turn::has_place)
                 || match refused.missing {
